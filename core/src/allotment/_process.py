@@ -1,0 +1,110 @@
+"""The life of the process: what must happen when it ends and in a child that it forks."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+from enum import Enum
+from threading import RLock
+from types import MethodType
+from typing import TYPE_CHECKING, Final
+from weakref import WeakMethod
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class ProcessState(Enum):
+    """Where a process is in its life."""
+
+    RUNNING = "running"
+    SHUTTING_DOWN = "shutting down"
+    """The interpreter has begun to exit: the driver must not be called any more."""
+    FORKED = "forked"
+    """This is a child of a process that had something registered here: its GPU state is not ours to use."""
+
+
+class Lifecycle:
+    """Callbacks for the end of a process and for the birth of its children.
+
+    Nothing is installed in the interpreter before the first registration, so a process that only imports Allotment
+    is left alone, and its children are no forked users of a GPU.
+    """
+
+    def __init__(self) -> None:
+        self.state = ProcessState.RUNNING
+        self._lock = RLock()
+        self._installed = False
+        self._at_shutdown: list[Callable[[], Callable[[], None] | None]] = []
+        self._in_child: list[Callable[[], Callable[[], None] | None]] = []
+
+    def on_shutdown(self, callback: Callable[[], None]) -> None:
+        """Register what is called once when the interpreter begins to exit."""
+        self._register(self._at_shutdown, callback)
+
+    def on_fork_in_child(self, callback: Callable[[], None]) -> None:
+        """Register what is called in each child right after it was forked."""
+        self._register(self._in_child, callback)
+
+    def shut_down(self) -> None:
+        """Enter `ProcessState.SHUTTING_DOWN` and run the callbacks, the last one registered first."""
+        self.state = ProcessState.SHUTTING_DOWN
+        _run(self._at_shutdown)
+
+    def enter_child(self) -> None:
+        """Enter `ProcessState.FORKED`, if anything is registered for that, and run the callbacks, the last one registered first."""
+        self._lock = RLock()  # another thread of the parent may have held it
+        if any(reference() is not None for reference in self._in_child):
+            self.state = ProcessState.FORKED
+        _run(self._in_child)
+
+    def _register(self, callbacks: list[Callable[[], Callable[[], None] | None]], callback: Callable[[], None]) -> None:
+        with self._lock:
+            self._install()
+            callbacks[:] = [reference for reference in callbacks if reference() is not None]
+            callbacks.append(_reference_to(callback))
+
+    def _install(self) -> None:
+        if self._installed:
+            return
+        self._installed = True
+        atexit.register(self.shut_down)
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self.enter_child)
+
+
+def _reference_to(callback: Callable[[], None]) -> Callable[[], Callable[[], None] | None]:
+    """Return what gives the callback back: a weak reference to a bound method, a strong one to a function."""
+    return WeakMethod(callback) if isinstance(callback, MethodType) else lambda: callback
+
+
+def _run(callbacks: list[Callable[[], Callable[[], None] | None]]) -> None:
+    for reference in reversed(list(callbacks)):
+        callback = reference()
+        if callback is not None:
+            _run_safely(callback)
+
+
+def _run_safely(callback: Callable[[], None]) -> None:
+    """Call, and hand an exception to `sys.excepthook`: neither an exit nor a fork can be stopped by one."""
+    try:
+        callback()
+    except BaseException as error:  # noqa: BLE001 - the next callbacks must run
+        sys.excepthook(type(error), error, error.__traceback__)
+
+
+_lifecycle: Final = Lifecycle()
+
+on_shutdown: Final = _lifecycle.on_shutdown
+on_fork_in_child: Final = _lifecycle.on_fork_in_child
+
+
+def state() -> ProcessState:
+    """Return where this process is in its life."""
+    return _lifecycle.state
+
+
+def is_running() -> bool:
+    """Return whether the platform may be called: no exit has begun, and this is no child of a process that used it."""
+    return _lifecycle.state is ProcessState.RUNNING

@@ -1,0 +1,220 @@
+"""The allocator contract: what a plugin implements, declares and may offer more.
+
+The contract page of the documentation states the rules one by one; `allotment.testing` checks them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, ClassVar, Final, Protocol, runtime_checkable
+
+from allotment.memory_kind import MemoryKind
+
+if TYPE_CHECKING:
+    from allotment.device import Device
+    from allotment.stream import Stream
+
+API_VERSION: Final = (1, 0)
+"""The version of this contract: a plugin with the same major and no newer minor version is accepted."""
+
+
+@runtime_checkable
+class Allocator(Protocol):
+    """The two methods that every allocator has.
+
+    Both are called with the device of the array current; the stream in force is ``allotment.get_stream()``. An object
+    with ``deallocate_requires_context_guard = False`` is freed without its device being made current.
+    """
+
+    def allocate(self, size_in_bytes: int, /) -> int:
+        """Return the address of a new block of ``size_in_bytes`` > 0 bytes."""
+        ...
+
+    def deallocate(self, ptr: int, size_in_bytes: int, /) -> None:
+        """Take back the block at ``ptr``, which was allocated with ``size_in_bytes``."""
+        ...
+
+
+class IpcKind(Enum):
+    """How another process can map an allocator's memory."""
+
+    NONE = "none"
+    """It cannot."""
+    LEGACY = "legacy"
+    """By the 64-byte handle of ``cudaIpcGetMemHandle``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllocatorTraits:
+    """What an allocator declares about its memory and itself. Every trait declared is checked by the conformance kit.
+
+    Parameters
+    ----------
+    memory_kind
+        The kind of memory it hands out.
+    alignment
+        The alignment in bytes that every block has, a power of two.
+    stream_ordered
+        Blocks are allocated and freed in the order of a stream's work, without waiting for the device.
+    capturable
+        It may be called while a graph is captured.
+    ipc
+        How its memory can be shared with other processes.
+    host_accessible
+        Host code may touch its memory on every system that supports the allocator.
+    device_bound
+        One instance serves one device. ``False``: one instance serves all, under whichever is current.
+    """
+
+    memory_kind: MemoryKind = MemoryKind.UNKNOWN
+    alignment: int = 256
+    stream_ordered: bool = False
+    capturable: bool = False
+    ipc: IpcKind = IpcKind.NONE
+    host_accessible: bool = False
+    device_bound: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Availability:
+    """Whether an allocator can be used on a device, and if not, why.
+
+    Parameters
+    ----------
+    ok
+        It can.
+    reason
+        What is missing and how to get it; empty when it can be used.
+    """
+
+    ok: bool
+    reason: str = ""
+
+    def __bool__(self) -> bool:
+        return self.ok
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statistics:
+    """The accounts of an allocator on a device, in bytes and in calls.
+
+    Parameters
+    ----------
+    current, peak
+        Bytes handed out now and at most. A request counts with the size that was asked for.
+    reserved, peak_reserved
+        Bytes that the allocator holds of the device, handed out or not. Where the allocator keeps no such figure,
+        what it handed out.
+    allocations, frees
+        Calls that succeeded.
+    failed_allocations, failed_frees
+        Calls that did not.
+    """
+
+    current: int = 0
+    peak: int = 0
+    reserved: int = 0
+    peak_reserved: int = 0
+    allocations: int = 0
+    frees: int = 0
+    failed_allocations: int = 0
+    failed_frees: int = 0
+
+    @property
+    def live(self) -> int:
+        """The number of blocks handed out now."""
+        return self.allocations - self.frees
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """What an allocator holds of the device, in bytes.
+
+    Parameters
+    ----------
+    current, peak
+        Held now, and at most since the last reset.
+    """
+
+    current: int
+    peak: int
+
+
+@runtime_checkable
+class SupportsStreams(Protocol):
+    """An allocator that takes the stream with each call; its block is freed on the stream it was allocated on."""
+
+    def allocate_on(self, size_in_bytes: int, stream: Stream, /) -> int:
+        """Return the address of a new block, usable by work queued on ``stream`` from now on."""
+        ...
+
+    def deallocate_on(self, ptr: int, size_in_bytes: int, stream: Stream, /) -> None:
+        """Take back a block once the work queued on ``stream`` so far is done."""
+        ...
+
+
+@runtime_checkable
+class SupportsTrim(Protocol):
+    """An allocator that can give idle memory back."""
+
+    def trim(self, keep_bytes: int = 0, /) -> int:
+        """Give idle memory back until at most ``keep_bytes`` are reserved; return the bytes given back."""
+        ...
+
+
+@runtime_checkable
+class SupportsReservation(Protocol):
+    """An allocator that knows how much of the device it holds."""
+
+    def reservation(self) -> Reservation:
+        """Return what is held of the device."""
+        ...
+
+    def reset_peak_reservation(self) -> None:
+        """Set the peak to the current value."""
+        ...
+
+
+@runtime_checkable
+class SupportsPool(Protocol):
+    """An allocator that draws from one CUDA memory pool, whose settings and grants then concern its memory."""
+
+    @property
+    def pool_handle(self) -> int:
+        """The ``cudaMemPool_t``."""
+        ...
+
+
+@runtime_checkable
+class SupportsUse(Protocol):
+    """An allocator whose blocks may be used by streams that it cannot know of."""
+
+    def record_use(self, ptr: int, stream: Stream, /) -> None:
+        """Note that the present work of ``stream`` uses the live block at ``ptr``: it is not reused before."""
+        ...
+
+
+@runtime_checkable
+class SupportsClose(Protocol):
+    """An allocator with something to give back when nobody uses it any more."""
+
+    def close(self) -> None:
+        """Give everything back. Called once, when no block is live; not at interpreter shutdown."""
+        ...
+
+
+class AllocatorPlugin(Allocator, Protocol):
+    """What a published allocator class offers beside the two methods, all of it optional."""
+
+    traits: ClassVar[AllocatorTraits]
+    """What it declares; `AllocatorTraits()` if absent."""
+    Options: ClassVar[type]
+    """A frozen, slotted, keyword-only dataclass: what config may say about it; it accepts nothing if absent."""
+    api_version: ClassVar[tuple[int, int]]
+    """The version of the contract it was written for; `API_VERSION` if absent."""
+
+    @classmethod
+    def availability(cls, device: Device) -> Availability:
+        """Say whether it can be used on ``device``. Cheap; allocates nothing and raises nothing."""
+        ...

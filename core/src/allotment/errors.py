@@ -1,0 +1,480 @@
+"""Every error and warning that Allotment raises.
+
+Each error has the standard exception that fits as its second parent, keeps the raw facts in fields, and builds its text
+from them in one order: what failed, on what, the cause, what is possible here, what to do. Errors can be pickled.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from allotment.units import format_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+
+class AllotmentError(Exception):
+    """The root of all errors of Allotment.
+
+    A subclass lists its facts in ``fields``, takes them as keyword arguments, and says its text in ``describe``.
+    """
+
+    fields: ClassVar[tuple[str, ...]] = ("message",)
+
+    def __init__(self, message: str | None = None, **facts: Any) -> None:
+        if message is not None:
+            facts["message"] = message
+        for name in self.fields:
+            setattr(self, name, facts.pop(name, None))
+        if facts:
+            raise TypeError(f"{type(self).__name__} has no field {', '.join(facts)}")
+        super().__init__(self.describe())
+
+    def describe(self) -> str:
+        """Return the text of the error."""
+        return str(getattr(self, "message", None) or "")
+
+    def __reduce__(self) -> tuple[Callable[..., AllotmentError], tuple[Any, ...], dict[str, Any]]:
+        # The third part carries what was added later, such as notes.
+        return _rebuild, (type(self), {name: getattr(self, name) for name in self.fields}), self.__dict__
+
+
+def _rebuild(error: type[AllotmentError], facts: dict[str, Any]) -> AllotmentError:
+    return error(**facts)
+
+
+def nearest(name: str, candidates: Sequence[str]) -> str:
+    """Return a sentence that offers the candidate most like ``name``, or nothing."""
+    from difflib import get_close_matches
+
+    spellings = {candidate.lower(): candidate for candidate in candidates}
+    matches = get_close_matches(str(name).lower(), spellings, n=1)
+    return f" Did you mean {spellings[matches[0]]!r}?" if matches else ""
+
+
+def _sentence(text: str) -> str:
+    """Return text with the full stop that ends it, which a reason from elsewhere may have or not."""
+    return text if text.endswith((".", "!", "?")) else f"{text}."
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return names as a list to read, ``none`` if there are none."""
+    return ", ".join(names) if names else "none"
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Memory
+
+
+class OutOfMemoryError(AllotmentError, MemoryError):
+    """A request could not be met.
+
+    Attributes
+    ----------
+    requested
+        The size that was asked for, in bytes.
+    in_use, reserved
+        What the allocator had handed out, and what it held of the device, in bytes.
+    free, total
+        The device's memory in bytes; ``None`` where the platform could not say.
+    limit
+        The limit in force in bytes, ``None`` if there is none.
+    device, allocator
+        The names of both.
+    hint
+        What to do, where there is something particular to say.
+    """
+
+    fields = ("requested", "in_use", "reserved", "free", "total", "limit", "device", "allocator", "hint")
+    requested: int
+    in_use: int
+    reserved: int
+    free: int | None
+    total: int | None
+    limit: int | None
+    device: str
+    allocator: str
+    hint: str | None
+
+    def describe(self) -> str:
+        """Return the text of the error."""
+
+        def amount(nbytes: int | None, unknown: str = "unknown") -> str:
+            if nbytes is None:
+                return unknown
+            return f"{nbytes:,} bytes ({format_bytes(nbytes)})" if nbytes >= 1024 else f"{nbytes} bytes"
+
+        return (
+            f"out of memory: {amount(self.requested)} asked of allocator {self.allocator!r} on {self.device!r}. "
+            f"In use {amount(self.in_use)}, reserved {amount(self.reserved)}, device free {amount(self.free)} "
+            f"of {amount(self.total)}, limit {amount(self.limit, 'none')}. "
+            + (self.hint or "Free arrays that are no longer needed, trim the allocators, or ask for less.")
+        )
+
+
+class InvalidPointerError(AllotmentError, ValueError):
+    """A pointer was given back that the allocator cannot take: unknown, freed already, or owned by another.
+
+    Attributes
+    ----------
+    pointer
+        The address.
+    allocator
+        The name of the allocator that refused.
+    owner
+        The name of the allocator that has it live, if one has.
+    """
+
+    fields = ("pointer", "allocator", "owner")
+    pointer: int
+    allocator: str
+    owner: str | None
+
+    def describe(self) -> str:
+        """Return the text of the error."""
+        text = f"allocator {self.allocator!r} cannot free {self.pointer:#x}: "
+        if self.owner is not None:
+            return text + f"the block is live in allocator {self.owner!r}. Free it there."
+        return text + "it is not live here. It was freed before, is inside a block, or came from somewhere else."
+
+
+class SizeMismatchError(AllotmentError, ValueError):
+    """A block was given back with another size than it was asked for with. The block stays live."""
+
+    fields = ("pointer", "allocator", "allocated", "given")
+    pointer: int
+    allocator: str
+    allocated: int
+    given: int
+
+    def describe(self) -> str:
+        """Return the text of the error."""
+        return (
+            f"allocator {self.allocator!r} cannot free {self.pointer:#x} with size {self.given:,}: "
+            f"it was allocated with {self.allocated:,} bytes. It stays live; free it with that size."
+        )
+
+
+class AllocatorContractError(AllotmentError, RuntimeError):
+    """An allocator broke a numbered rule of the allocator contract.
+
+    Attributes
+    ----------
+    allocator
+        Its name.
+    rule
+        The rule's number on the contract page, such as ``"A3"``.
+    problem
+        What it did.
+    """
+
+    fields = ("allocator", "rule", "problem")
+    allocator: str
+    rule: str
+    problem: str
+
+    def describe(self) -> str:
+        """Return the text of the error."""
+        return f"allocator {self.allocator!r} broke rule {self.rule} of the allocator contract: {self.problem}."
+
+
+class ClosedError(AllotmentError, ValueError):
+    """Something was used after it was closed."""
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Platform and devices
+
+
+class PlatformError(AllotmentError, RuntimeError):
+    """A call to the platform failed.
+
+    Attributes
+    ----------
+    call
+        What was called, in CUDA's name for it.
+    code
+        CUDA's name for the error, such as ``"cudaErrorInvalidValue"``.
+    detail
+        What more is known.
+    """
+
+    fields = ("call", "code", "detail")
+    call: str
+    code: str
+    detail: str | None
+
+    def describe(self) -> str:
+        """Return the text of the error."""
+        return f"{self.call} failed: {self.code}" + (f". {self.detail}" if self.detail else "")
+
+    @property
+    def is_out_of_memory(self) -> bool:
+        """Whether the platform refused because memory ran out."""
+        return self.code in ("cudaErrorMemoryAllocation", "CUDA_ERROR_OUT_OF_MEMORY")
+
+
+class PlatformUnavailableError(AllotmentError, RuntimeError):
+    """The platform that was asked for is not to be had here."""
+
+    fields = ("platform", "reason", "remedy")
+    platform: str
+    reason: str
+    remedy: str | None
+
+    def describe(self) -> str:
+        """Return the text of the error."""
+        return _sentence(f"platform {self.platform!r} is not available: {self.reason}") + (
+            f" {self.remedy}" if self.remedy else ""
+        )
+
+
+class DeviceNotFoundError(AllotmentError, ValueError):
+    """No such device.
+
+    Attributes
+    ----------
+    device
+        What was asked for.
+    existing
+        The devices that exist.
+    platform
+        The platform in force, and why it was chosen.
+    remedy
+        What to do.
+    """
+
+    fields = ("device", "existing", "platform", "remedy")
+    device: str
+    existing: tuple[str, ...]
+    platform: str
+    remedy: str | None
+
+    def describe(self) -> str:
+        """Return the text of the error."""
+        return (
+            f"no device {self.device!r} on platform {self.platform}. Devices here: {listed(self.existing)}."
+            + nearest(str(self.device), self.existing)
+            + (f" {self.remedy}" if self.remedy else "")
+        )
+
+
+class UnsupportedError(AllotmentError, RuntimeError):
+    """A device, platform or allocator cannot do what was asked."""
+
+
+class ShuttingDownError(AllotmentError, RuntimeError):
+    """Memory was asked for after the interpreter began to shut down."""
+
+    def describe(self) -> str:
+        """Return the text of the error."""
+        return "the interpreter is shutting down: no memory can be allocated any more"
+
+
+class ForkedProcessError(AllotmentError, RuntimeError):
+    """CUDA was used in a process forked after its parent had initialised it."""
+
+    def describe(self) -> str:
+        """Return the text of the error."""
+        return (
+            "this process was forked after its parent had initialised the GPU platform, and CUDA cannot be used in "
+            "such a child. Start workers with multiprocessing.get_context('spawn'), or fork before the first use."
+        )
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Plugins
+
+
+class PluginError(AllotmentError):
+    """Something is wrong with an allocator plugin.
+
+    Attributes
+    ----------
+    allocator
+        The name that was asked for.
+    distribution
+        The distribution that provides it, with its version, where known.
+    cause
+        What went wrong.
+    usable
+        Names that can be used here.
+    remedy
+        What to do.
+    """
+
+    fields: ClassVar[tuple[str, ...]] = ("allocator", "distribution", "cause", "usable", "remedy")
+    verb: ClassVar[str] = "cannot be used"
+    allocator: str
+    distribution: str | None
+    cause: str | None
+    usable: tuple[str, ...] | None
+    remedy: str | None
+
+    def describe(self) -> str:
+        """Return the text of the error."""
+        origin = f" ({self.distribution})" if self.distribution else ""
+        cause = f": {self.cause}" if self.cause else ""
+        remedy = f" {self.remedy}" if self.remedy else ""
+        usable = f" Usable here: {listed(self.usable)}." if self.usable is not None else ""
+        return _sentence(f"allocator {self.allocator!r}{origin} {self.verb}{cause}") + f"{remedy}{usable}"
+
+
+class UnknownAllocatorError(PluginError, LookupError):
+    """No installed plugin has this name.
+
+    Attributes
+    ----------
+    unusable
+        What is installed and cannot be used, each with the reason.
+    """
+
+    fields = (*PluginError.fields, "unusable")
+    verb = "is not installed"
+    unusable: tuple[str, ...] | None
+
+    def describe(self) -> str:
+        """Return the text of the error."""
+        unusable = f" Installed but not usable: {listed(self.unusable)}." if self.unusable else ""
+        return super().describe() + nearest(self.allocator, self.usable or ()) + unusable
+
+
+class PluginConflictError(PluginError, LookupError):
+    """Several distributions provide the name."""
+
+    verb = "is ambiguous"
+
+
+class PluginLoadError(PluginError, ImportError):
+    """The plugin failed to import."""
+
+    verb = "failed to load"
+
+
+class PluginIncompatibleError(PluginError, RuntimeError):
+    """The plugin was made for another version of Allotment."""
+
+    verb = "is not compatible"
+
+
+class PluginDisabledError(PluginError, RuntimeError):
+    """The plugin was switched off by an allow or deny list."""
+
+    verb = "is disabled"
+
+
+class PluginUnavailableError(PluginError, RuntimeError):
+    """The plugin says that it cannot work here."""
+
+    verb = "is not available"
+
+
+class ObserverError(AllotmentError, ValueError):
+    """An observer cannot be registered or taken away.
+
+    Attributes
+    ----------
+    observer
+        What it is called.
+    problem
+        What is wrong with it.
+    hook
+        The hook that it has and that does not exist, if that is wrong.
+    accepted
+        The hooks that exist, where that helps.
+    """
+
+    fields = ("observer", "problem", "hook", "accepted")
+    observer: str
+    problem: str
+    hook: str | None
+    accepted: tuple[str, ...] | None
+
+    def describe(self) -> str:
+        """Return the text of the error."""
+        text = f"observer {self.observer!r} was refused: {self.problem}."
+        if self.accepted is None:
+            return text
+        return f"{text} Hooks: {listed(self.accepted)}.{nearest(self.hook or '', self.accepted)}"
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Configuration
+
+
+class ConfigError(AllotmentError, ValueError):
+    """A setting cannot be read or cannot take effect.
+
+    Attributes
+    ----------
+    origin
+        Where it was said: a file, a variable, a call.
+    key
+        The full key, dotted.
+    problem
+        What is wrong with it.
+    accepted
+        The keys accepted in that place, if the key is unknown.
+    """
+
+    fields = ("origin", "key", "problem", "accepted")
+    origin: str
+    key: str
+    problem: str
+    accepted: tuple[str, ...] | None
+
+    def describe(self) -> str:
+        """Return the text of the error."""
+        text = _sentence(f"{self.origin}: {self.key}: {self.problem}" if self.key else f"{self.origin}: {self.problem}")
+        if self.accepted is None:
+            return text
+        last = self.key.rpartition(".")[2] if self.key else ""
+        return f"{text} Accepted here: {listed(self.accepted)}.{nearest(last, self.accepted)}"
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Traces
+
+
+class TraceError(AllotmentError, ValueError):
+    """A trace cannot be read or replayed.
+
+    Attributes
+    ----------
+    origin
+        The file; ``"the trace"`` where the events came from somewhere else.
+    line
+        The line that is wrong, counted from 1; ``None`` if it is the file as a whole.
+    problem
+        What is wrong with it.
+    """
+
+    fields = ("origin", "line", "problem")
+    origin: str
+    line: int | None
+    problem: str
+
+    def describe(self) -> str:
+        """Return the text of the error."""
+        return _sentence(f"{self.origin}{'' if self.line is None else f', line {self.line}'}: {self.problem}")
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Warnings
+
+
+class AllotmentWarning(UserWarning):
+    """The root of all warnings of Allotment."""
+
+
+class FreeFailedWarning(AllotmentWarning, ResourceWarning):
+    """A block could not be freed in a finaliser; it is on the allocator's list of lost blocks."""
+
+
+class ConfigWarning(AllotmentWarning):
+    """A setting looks like a mistake."""
+
+
+class ObserverWarning(AllotmentWarning):
+    """An observer failed while it was told what had happened."""
