@@ -1,0 +1,32 @@
+"""What a user configured, where each value was said, and which of several values counts."""
+
+from allotment.configuration._configuration import Configuration
+from allotment.configuration._current import configure, current, reset, subscribe, use
+from allotment.configuration._defaults import BUILT_IN, BuiltInAllocators
+from allotment.configuration._origin import PRECEDENCE, Origin, OriginKind, PrecedenceLevel, Setting
+from allotment.configuration._schema import DeviceValues, PluginValues, Values
+from allotment.configuration._settings import Settings, settings
+from allotment.configuration._sources import Reading, read_sources
+
+__all__ = [
+    "BUILT_IN",
+    "PRECEDENCE",
+    "BuiltInAllocators",
+    "Configuration",
+    "DeviceValues",
+    "Origin",
+    "OriginKind",
+    "PluginValues",
+    "PrecedenceLevel",
+    "Reading",
+    "Setting",
+    "Settings",
+    "Values",
+    "configure",
+    "current",
+    "read_sources",
+    "reset",
+    "settings",
+    "subscribe",
+    "use",
+]
