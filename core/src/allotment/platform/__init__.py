@@ -1,0 +1,35 @@
+"""The only door to the hardware: CUDA, a simulation of it, or the host alone."""
+
+from allotment.platform._choice import choose, close, current, reset, use
+from allotment.platform._host_memory import HOST_ALIGNMENT, allocate_host, free_host
+from allotment.platform._protocol import (
+    HOST_LOCATION,
+    DeviceProperties,
+    MemoryAdvice,
+    MemoryInfo,
+    Platform,
+    PointerAttributes,
+    PoolAccess,
+    PoolAttribute,
+    StridedMemory,
+)
+
+__all__ = [
+    "HOST_ALIGNMENT",
+    "HOST_LOCATION",
+    "DeviceProperties",
+    "MemoryAdvice",
+    "MemoryInfo",
+    "Platform",
+    "PointerAttributes",
+    "PoolAccess",
+    "PoolAttribute",
+    "StridedMemory",
+    "allocate_host",
+    "choose",
+    "close",
+    "current",
+    "free_host",
+    "reset",
+    "use",
+]

@@ -1,0 +1,122 @@
+"""What CuPy lacks, through cuda-bindings: the one place that knows how its versions differ."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from allotment.errors import PlatformError, UnsupportedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+POOL_HANDLE: Final = "CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE"
+RANGE_START: Final = "CU_POINTER_ATTRIBUTE_RANGE_START_ADDR"
+RANGE_SIZE: Final = "CU_POINTER_ATTRIBUTE_RANGE_SIZE"
+_HOST_BEFORE_13: Final = -1
+"""``cudaCpuDeviceId``, which stood for the host before places had a type."""
+
+
+class Bindings:
+    """Calls of cuda-bindings that raise `PlatformError` where those return a code.
+
+    Raises
+    ------
+    UnsupportedError
+        If cuda-bindings cannot be imported.
+    """
+
+    def __init__(self) -> None:
+        try:
+            from cuda.bindings import __version__, driver, runtime
+        except ImportError as error:
+            raise UnsupportedError(
+                f"cuda-bindings is needed for this call and cannot be imported ({error}). "
+                "Install allotment[cuda13], or allotment[cuda12] for a driver of CUDA 12."
+            ) from error
+        self._driver: Any = driver
+        self._runtime: Any = runtime
+        has_typed_places = int(__version__.partition(".")[0]) >= 13
+        self._advise_host = self._advise_place if has_typed_places else self._advise_ordinal
+        self._prefetch_to_host = self._prefetch_to_place if has_typed_places else self._prefetch_to_ordinal
+        self._call(driver.cuInit, 0)
+
+    def context_is_open(self, ordinal: int) -> bool:
+        """Return whether a device's primary context is open."""
+        _, is_active = self._call(self._driver.cuDevicePrimaryCtxGetState, ordinal)
+        return bool(is_active)
+
+    def uuid(self, ordinal: int) -> bytes:
+        """Return a device's 16-byte identifier."""
+        properties = self._call(self._runtime.cudaGetDeviceProperties, ordinal)
+        return bytes(properties.uuid.bytes)
+
+    def create_stream(self, flags: int, priority: int) -> int:
+        """Return a new stream of the current device with a priority."""
+        return int(self._call(self._runtime.cudaStreamCreateWithPriority, flags, priority))
+
+    def pool_access(self, pool: int, ordinal: int) -> int:
+        """Return the flags of a device's access to a pool's memory."""
+        return int(self._call(self._runtime.cudaMemPoolGetAccess, self._pool(pool), self._device(ordinal)))
+
+    def set_pool_access(self, pool: int, ordinal: int, flags: int) -> None:
+        """Set the flags of a device's access to a pool's memory."""
+        access = self._runtime.cudaMemAccessDesc()
+        access.location = self._device(ordinal)
+        access.flags = self._runtime.cudaMemAccessFlags(flags)
+        self._call(self._runtime.cudaMemPoolSetAccess, self._pool(pool), [access], 1)
+
+    def pointer_attribute(self, name: str, ptr: int) -> int:
+        """Return an attribute of the address of memory that CUDA knows.
+
+        Not ``DEVICE_ORDINAL``: cuda-bindings 13.3 answers 0 whatever the device.
+        """
+        attribute = getattr(self._driver.CUpointer_attribute, name)
+        value = self._call(self._driver.cuPointerGetAttribute, attribute, self._driver.CUdeviceptr(ptr))
+        return int(value or 0)
+
+    def advise_host(self, ptr: int, nbytes: int, advice: int) -> None:
+        """Give advice about managed memory and the host."""
+        self._advise_host(ptr, nbytes, self._runtime.cudaMemoryAdvise(advice))
+
+    def prefetch_to_host(self, ptr: int, nbytes: int, stream: int) -> None:
+        """Move managed memory to the host in the order of a stream."""
+        self._prefetch_to_host(ptr, nbytes, stream)
+
+    # Places: an ordinal up to version 12, a location with a type since 13.
+
+    def _advise_place(self, ptr: int, nbytes: int, advice: Any) -> None:
+        self._call(self._runtime.cudaMemAdvise, ptr, nbytes, advice, self._host())
+
+    def _advise_ordinal(self, ptr: int, nbytes: int, advice: Any) -> None:
+        self._call(self._runtime.cudaMemAdvise, ptr, nbytes, advice, _HOST_BEFORE_13)
+
+    def _prefetch_to_place(self, ptr: int, nbytes: int, stream: int) -> None:
+        self._call(self._runtime.cudaMemPrefetchAsync, ptr, nbytes, self._host(), 0, stream)
+
+    def _prefetch_to_ordinal(self, ptr: int, nbytes: int, stream: int) -> None:
+        self._call(self._runtime.cudaMemPrefetchAsync, ptr, nbytes, _HOST_BEFORE_13, stream)
+
+    def _host(self) -> Any:
+        place = self._runtime.cudaMemLocation()
+        place.type = self._runtime.cudaMemLocationType.cudaMemLocationTypeHost
+        place.id = 0
+        return place
+
+    def _device(self, ordinal: int) -> Any:
+        place = self._runtime.cudaMemLocation()
+        place.type = self._runtime.cudaMemLocationType.cudaMemLocationTypeDevice
+        place.id = ordinal
+        return place
+
+    def _pool(self, pool: int) -> Any:
+        return self._runtime.cudaMemPool_t(pool)
+
+    def _call(self, function: Callable[..., tuple[Any, ...]], *args: object) -> Any:
+        """Call; raise the error, which is the first item of what comes back, or return the rest."""
+        error, *values = function(*args)
+        if int(error) != 0:
+            if isinstance(error, self._runtime.cudaError_t):
+                self._runtime.cudaGetLastError()  # else the next caller to ask would take it for its own
+            code = getattr(error, "name", None) or str(error)
+            raise PlatformError(call=function.__name__, code=code)
+        return values[0] if len(values) == 1 else values

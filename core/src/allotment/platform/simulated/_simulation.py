@@ -1,0 +1,202 @@
+"""What a test sees and steers of a simulation, beside the calls of `Platform`."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from allotment.errors import PlatformError
+from allotment.platform.simulated._access import Access
+from allotment.platform.simulated._calls import CallLog, Journal
+from allotment.platform.simulated._errors import INVALID_HANDLE, Refused
+from allotment.platform.simulated._memory import Memory
+from allotment.platform.simulated._stream import Handles, Stream, Streams
+from allotment.platform.simulated._transfer import Transfers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from allotment.platform.simulated._pointer import ManagedState
+    from allotment.platform.simulated._profile import Profile
+
+
+class Simulation:
+    """The state of a simulated machine, with what a test may do to it.
+
+    Parameters
+    ----------
+    profile
+        What to simulate.
+    """
+
+    def __init__(self, profile: Profile) -> None:
+        self.profile = profile
+        self._journal = Journal()
+        self._contexts: set[int] = set()
+        handles = Handles()
+        self._streams = Streams(len(profile.devices), handles)
+        self._memory = Memory(profile, self._streams, handles)
+        self._access = Access(profile, self._memory.allocations, self._memory.contains)
+        self._transfers = Transfers(profile, self._memory, self._access, self._streams)
+
+    @property
+    def calls(self) -> CallLog:
+        """The latest calls."""
+        return self._journal.log
+
+    def fail(self, call_name: str, nth: int = 1, code: str = "cudaErrorMemoryAllocation", times: int = 1) -> None:
+        """Make calls fail.
+
+        Parameters
+        ----------
+        call_name
+            A method of `Platform`, such as ``"malloc"``.
+        nth
+            The first call to fail, counted from 1 from now on.
+        code
+            CUDA's name for the error.
+        times
+            How many calls fail, one after the other.
+        """
+        with self._journal.lock:
+            self._journal.fail(call_name, nth, code, times)
+
+    def contexts(self) -> frozenset[int]:
+        """Return the ordinals of the devices that have a context."""
+        return frozenset(self._contexts)
+
+    def mark_shutdown(self) -> None:
+        """Log later calls as made after the process began to shut down."""
+        self._journal.shut_down = True
+
+    def hold(self, stream: int, ordinal: int | None = None) -> None:
+        """Keep later work of a stream in its queue until it is released or synchronised with."""
+        with self._journal.lock:
+            self._streams.hold(self._stream(stream, ordinal))
+
+    def release(self, stream: int, ordinal: int | None = None) -> None:
+        """Stop keeping work of a stream, and do what was kept."""
+        with self._journal.lock:
+            self._streams.release(self._stream(stream, ordinal))
+
+    @contextmanager
+    def delayed(self, stream: int, ordinal: int | None = None) -> Iterator[None]:
+        """Hold a stream in the body of a ``with`` statement."""
+        self.hold(stream, ordinal)
+        try:
+            yield
+        finally:
+            self.release(stream, ordinal)
+
+    def check_kernel_access(self, ordinal: int, ptr: int, nbytes: int) -> None:
+        """Fault as a kernel of device ``ordinal`` that touches a range would.
+
+        Raises
+        ------
+        PlatformError
+            ``cudaErrorIllegalAddress``, with which every later call that needs the GPU fails too.
+        """
+        with self._journal.lock:
+            try:
+                self._access.check_ordinal(ordinal)
+                self._access.check_kernel(ordinal, ptr, nbytes)
+            except Refused as refused:
+                self._fault(refused)
+                raise self._journal.error("kernel", refused) from None
+
+    def check_host_access(self, ptr: int, nbytes: int) -> None:
+        """Refuse an access by host code that would end the process on the hardware.
+
+        Raises
+        ------
+        PlatformError
+            ``SIGSEGV``. Nothing is remembered.
+        """
+        with self._journal.lock:
+            try:
+                self._access.check_host(ptr, nbytes, any_device_works=self._streams.has_work)
+            except Refused as refused:
+                raise PlatformError(call="host access", code=refused.code, detail=refused.detail) from None
+
+    def launch(self, work: Callable[[], None], stream: int, ordinal: int) -> None:
+        """Do work in the order of a stream of device ``ordinal``, as a kernel.
+
+        What `check_kernel_access` raises inside ``work`` is the kernel's fault: later calls meet it, not this one. Any
+        other exception leaves the call in which the work is done.
+
+        Raises
+        ------
+        PlatformError
+            If the stream belongs to another device, or an earlier kernel faulted.
+        """
+        with self._journal.lock:
+            try:
+                self._journal.admit("launch", after_fault=False)
+                self._launch(work, self._kernel_stream(stream, ordinal))
+            except Refused as refused:
+                raise self._journal.error("cuLaunchKernel", refused) from None
+
+    def managed_state(self, ptr: int) -> ManagedState | None:
+        """Return what was advised about the managed memory at an address; ``None`` for other addresses."""
+        with self._journal.lock:
+            block = self._memory.allocations.around(ptr)
+            return None if block is None else block.managed
+
+    def peek_last_error(self) -> str:
+        """Return the error that this thread's last failing call left behind."""
+        return self._journal.thread.last_error
+
+    def get_last_error(self) -> str:
+        """Return the error that this thread's last failing call left behind, and forget it."""
+        error, self._journal.thread.last_error = self._journal.thread.last_error, "cudaSuccess"
+        return error
+
+    def close(self) -> None:
+        """Give the host memory behind all addresses back. Nothing may be used afterwards."""
+        with self._journal.lock:
+            self._streams.abandon()
+            self._memory.close()
+
+    # How it is done
+
+    def _open(self, ordinal: int) -> None:
+        self._access.check_ordinal(ordinal)
+        self._contexts.add(ordinal)
+
+    def _current(self) -> int:
+        ordinal = self._journal.thread.device
+        if ordinal not in self._contexts:
+            self._open(ordinal)
+        return ordinal
+
+    def _stream(self, handle: int, ordinal: int | None) -> Stream:
+        if ordinal is None:
+            ordinal = self._journal.thread.device
+        else:
+            self._access.check_ordinal(ordinal)
+        stream = self._streams.get(handle, ordinal)
+        self._contexts.add(stream.ordinal)
+        return stream
+
+    def _kernel_stream(self, handle: int, ordinal: int) -> Stream:
+        stream = self._stream(handle, ordinal)
+        if stream.ordinal != ordinal:
+            raise Refused(INVALID_HANDLE, f"a kernel of device {ordinal} on a stream of device {stream.ordinal}")
+        return stream
+
+    def _launch(self, work: Callable[[], None], stream: Stream) -> None:
+        def kernel() -> None:
+            try:
+                with self._journal.outside():
+                    work()
+            except Refused as refused:
+                self._fault(refused)
+            except PlatformError:
+                if self._journal.fault is None:
+                    raise
+
+        self._streams.submit(stream, kernel)
+
+    def _fault(self, refused: Refused) -> None:
+        self._journal.break_down(refused.code)
+        self._streams.abandon()

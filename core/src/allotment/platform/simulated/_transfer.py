@@ -1,0 +1,181 @@
+"""Copies, fills and the movement of managed memory."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from allotment.platform._protocol import HOST_LOCATION, MemoryAdvice
+from allotment.platform.simulated import _contents as contents
+from allotment.platform.simulated._errors import INVALID_DEVICE, INVALID_VALUE, Refused
+from allotment.platform.simulated._pointer import NOWHERE
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from allotment.platform._protocol import StridedMemory
+    from allotment.platform.simulated._access import Access
+    from allotment.platform.simulated._memory import Memory
+    from allotment.platform.simulated._pointer import Allocation, ManagedState
+    from allotment.platform.simulated._profile import Profile
+    from allotment.platform.simulated._stream import Stream, Streams, Work
+
+_NEEDS_PLACE = (MemoryAdvice.SET_PREFERRED_LOCATION, MemoryAdvice.SET_ACCESSED_BY, MemoryAdvice.UNSET_ACCESSED_BY)
+"""Advice that is refused for a place that is not there (recorded: managed/advice)."""
+
+
+class Transfers:
+    """Moves data in the order of streams.
+
+    Parameters
+    ----------
+    profile
+        The devices.
+    memory
+        The live blocks.
+    access
+        Who may touch them.
+    streams
+        Where work is queued.
+    """
+
+    def __init__(self, profile: Profile, memory: Memory, access: Access, streams: Streams) -> None:
+        self._profile = profile
+        self._memory = memory
+        self._access = access
+        self._streams = streams
+
+    # Copies
+
+    def copy(self, dst: int, src: int, nbytes: int, stream: Stream) -> None:
+        """Copy as cudaMemcpyAsync does: a pool that the stream's device may not touch is refused."""
+        if nbytes == 0:
+            return
+        for ptr in (dst, src):
+            block = self._span(ptr, nbytes)
+            if block is not None and block.pool is not None and stream.ordinal not in block.pool.readers:
+                raise Refused(
+                    INVALID_VALUE,
+                    f"device {stream.ordinal}, whose stream copies, has no access to the pool of {ptr:#x} "
+                    f"on device {block.device}",
+                )
+        self._move(dst, src, nbytes, stream)
+
+    def copy_peer(self, dst: int, src: int, nbytes: int, stream: Stream) -> None:
+        """Copy as cudaMemcpyPeerAsync does: no grant is needed, and pageable memory is refused."""
+        if nbytes == 0:
+            return
+        for ptr in (dst, src):
+            if self._span(ptr, nbytes) is None:
+                raise Refused(INVALID_VALUE, f"{ptr:#x} is pageable host memory")
+        self._move(dst, src, nbytes, stream)
+
+    def copy_elements(self, dst: StridedMemory, src: StridedMemory, stream: Stream) -> Work:
+        """Return the work of a kernel that copies elements."""
+        checks = [self._checked(memory, stream) for memory in (dst, src)]
+
+        def kernel() -> None:
+            for check in checks:
+                check()
+            contents.view(dst)[...] = contents.view(src)
+
+        return kernel
+
+    def fill(self, ptr: int, byte: int, nbytes: int, stream: Stream) -> None:
+        """Set bytes as cudaMemsetAsync does: device memory of another device is refused, granted or not."""
+        if nbytes == 0:
+            return
+        block = self._span(ptr, nbytes)
+        if block is None and not self._profile.devices[stream.ordinal].pageable_memory_access:
+            raise Refused(INVALID_VALUE, f"{ptr:#x} is pageable host memory")
+        if block is not None and block.on_device and block.device != stream.ordinal:
+            raise Refused(INVALID_VALUE, f"{ptr:#x} belongs to device {block.device}, the stream to {stream.ordinal}")
+        self._streams.submit(stream, partial(contents.set_bytes, ptr, byte & 0xFF, nbytes))
+
+    def fill_elements(self, dst: StridedMemory, value: np.generic, stream: Stream) -> Work:
+        """Return the work of a kernel that sets elements."""
+        check = self._checked(dst, stream)
+
+        def kernel() -> None:
+            check()
+            contents.view(dst)[...] = value
+
+        return kernel
+
+    # Managed memory
+
+    def advise(self, ptr: int, nbytes: int, advice: MemoryAdvice, location: int) -> None:
+        """Note advice about managed memory."""
+        if advice in _NEEDS_PLACE and location != HOST_LOCATION:
+            if not 0 <= location < len(self._profile.devices):
+                raise Refused(INVALID_VALUE, f"there is no device {location}")
+            self._check_concurrent(location)
+        state = self._managed_state(ptr, nbytes, location)
+        if state is None:
+            return
+        match advice:
+            case MemoryAdvice.SET_READ_MOSTLY | MemoryAdvice.UNSET_READ_MOSTLY:
+                state.read_mostly = advice is MemoryAdvice.SET_READ_MOSTLY
+            case MemoryAdvice.SET_PREFERRED_LOCATION:
+                state.preferred_location = location
+            case MemoryAdvice.UNSET_PREFERRED_LOCATION:
+                state.preferred_location = NOWHERE
+            case MemoryAdvice.SET_ACCESSED_BY:
+                state.accessed_by.add(location)
+            case MemoryAdvice.UNSET_ACCESSED_BY:
+                state.accessed_by.discard(location)
+
+    def prefetch(self, ptr: int, nbytes: int, location: int, stream: Stream) -> None:
+        """Move managed memory in the order of a stream; where its pages are changes nothing else."""
+        if location != HOST_LOCATION:
+            self._access.check_ordinal(location)
+            self._check_concurrent(location)
+        self._check_concurrent(stream.ordinal)
+        state = self._managed_state(ptr, nbytes, location)
+        if state is not None:
+            state.last_prefetch = location
+        self._streams.submit(stream, None)
+
+    # How it is done
+
+    def _move(self, dst: int, src: int, nbytes: int, stream: Stream) -> None:
+        if self._memory.allocations.around(src) is None and not self._streams.is_idle(stream):
+            held = contents.snapshot(src, nbytes)
+            self._streams.submit(stream, lambda: contents.write(dst, held))
+        else:
+            self._streams.submit(stream, partial(contents.move, dst, src, nbytes))
+
+    def _span(self, ptr: int, nbytes: int) -> Allocation | None:
+        """Return the block that holds a range, or ``None`` for host memory that is not ours."""
+        block = self._memory.allocations.around(ptr)
+        if block is None:
+            if ptr == 0 or self._memory.contains(ptr):
+                raise Refused(INVALID_VALUE, f"nothing is live at {ptr:#x}")
+            return None
+        if ptr + nbytes > block.end:
+            raise Refused(INVALID_VALUE, f"{nbytes:,} bytes from {ptr:#x} run past a block of {block.nbytes:,} bytes")
+        return block
+
+    def _managed_state(self, ptr: int, nbytes: int, location: int) -> ManagedState | None:
+        """Return the state of a managed range, or ``None`` for system memory that the place shares."""
+        block = self._span(ptr, nbytes)
+        if block is None and self._shares_system_memory(location):
+            return None
+        if block is None or block.managed is None:
+            raise Refused(INVALID_VALUE, f"{ptr:#x} is not managed memory")
+        return block.managed
+
+    def _shares_system_memory(self, location: int) -> bool:
+        devices = self._profile.devices
+        if 0 <= location < len(devices):
+            return devices[location].pageable_memory_access
+        return all(device.pageable_memory_access for device in devices)
+
+    def _checked(self, memory: StridedMemory, stream: Stream) -> Work:
+        ptr, nbytes = contents.extent(memory)
+        block = self._memory.allocations.around(ptr)
+        return partial(self._access.check_touch, stream.ordinal, block, ptr, nbytes)
+
+    def _check_concurrent(self, ordinal: int) -> None:
+        if not self._profile.devices[ordinal].concurrent_managed_access:
+            raise Refused(INVALID_DEVICE, f"device {ordinal} has no concurrent managed access")

@@ -1,0 +1,186 @@
+"""The functions of CuPy and cuda-bindings that the platform calls exist, with the arguments that it gives them.
+
+No GPU is needed: the signatures are read from the docstrings that Cython makes.
+"""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from allotment.platform import MemoryAdvice, PoolAccess, PoolAttribute
+from allotment.platform.cuda import _bindings, _contents, _devices, _platform, _pointers, _pools, _streams
+
+NO_CUPY = "CuPy is not installed"
+NO_BINDINGS = "cuda-bindings is not installed"
+
+RUNTIME = {
+    "deviceCanAccessPeer": ["device", "peerDevice"],
+    "deviceDisablePeerAccess": ["peerDevice"],
+    "deviceEnablePeerAccess": ["peerDevice"],
+    "deviceGetAttribute": ["attrib", "device"],
+    "deviceGetDefaultMemPool": ["device"],
+    "deviceSynchronize": [],
+    "driverGetVersion": [],
+    "eventCreateWithFlags": ["flags"],
+    "eventDestroy": ["event"],
+    "eventQuery": ["event"],
+    "eventRecord": ["event", "stream"],
+    "eventSynchronize": ["event"],
+    "free": ["ptr"],
+    "freeAsync": ["ptr", "stream"],
+    "freeHost": ["ptr"],
+    "getDevice": [],
+    "getDeviceCount": [],
+    "getDeviceProperties": ["device"],
+    "hostAlloc": ["size", "flags"],
+    "malloc": ["size"],
+    "mallocFromPoolAsync": ["size", "pool", "stream"],
+    "mallocManaged": ["size", "flags"],
+    "memAdvise": ["devPtr", "count", "advice", "device"],
+    "memGetInfo": [],
+    "memPoolCreate": ["props"],
+    "memPoolDestroy": ["pool"],
+    "memPoolGetAttribute": ["pool", "attr"],
+    "memPoolSetAttribute": ["pool", "attr", "value"],
+    "memPoolTrimTo": ["pool", "size"],
+    "memPrefetchAsync": ["devPtr", "count", "dstDevice", "stream"],
+    "memcpyAsync": ["dst", "src", "size", "kind", "stream"],
+    "memcpyPeerAsync": ["dst", "dstDevice", "src", "srcDevice", "size", "stream"],
+    "memsetAsync": ["ptr", "value", "size", "stream"],
+    "pointerGetAttributes": ["ptr"],
+    "runtimeGetVersion": [],
+    "setDevice": ["device"],
+    "streamCreateWithFlags": ["flags"],
+    "streamDestroy": ["stream"],
+    "streamIsCapturing": ["stream"],
+    "streamQuery": ["stream"],
+    "streamSynchronize": ["stream"],
+    "streamWaitEvent": ["stream", "event", "flags"],
+}
+DRIVER = {"ctxGetCurrent": [], "ctxSetCurrent": ["ctx"]}
+
+
+def argument_names(function: object) -> list[str]:
+    """Read the names from the first line of a docstring: ``memcpy(intptr_t dst, intptr_t src, int kind=0) -> …``."""
+    signature = re.match(r"\w+\((?P<arguments>[^)]*)\)", function.__doc__ or "")
+    assert signature, f"no signature in the docstring of {function}"
+    arguments = [argument for argument in signature["arguments"].split(",") if argument.strip()]
+    return [argument.partition("=")[0].partition(":")[0].split()[-1] for argument in arguments]
+
+
+@pytest.fixture(scope="module")
+def cupy():
+    return pytest.importorskip("cupy", reason=NO_CUPY)
+
+
+@pytest.fixture(scope="module")
+def bindings():
+    return pytest.importorskip("cuda.bindings", reason=NO_BINDINGS)
+
+
+@pytest.mark.parametrize("name", RUNTIME)
+def test_a_function_of_cupys_runtime_takes_what_it_is_given(cupy, name: str):
+    assert argument_names(getattr(cupy.cuda.runtime, name)) == RUNTIME[name]
+
+
+@pytest.mark.parametrize("name", DRIVER)
+def test_a_function_of_cupys_driver_takes_what_it_is_given(cupy, name: str):
+    assert argument_names(getattr(cupy.cuda.driver, name)) == DRIVER[name]
+
+
+def test_cupys_constants_have_the_values_that_are_used(cupy):
+    runtime = cupy.cuda.runtime
+    assert runtime.memcpyDefault == _contents._ANY_TO_ANY
+    assert runtime.hostAllocPortable == _platform._PORTABLE
+    assert (runtime.streamDefault, runtime.streamNonBlocking) == (_streams._BLOCKING, _streams._NON_BLOCKING)
+    assert runtime.eventDisableTiming == _streams._WITHOUT_TIMING
+    assert (runtime.memoryTypeHost, runtime.memoryTypeDevice) == (_pointers._HOST, _pointers._DEVICE)
+    assert (runtime.memoryTypeManaged, runtime.memoryTypeUnregistered) == (_pointers._MANAGED, _contents._UNREGISTERED)
+
+
+def test_cupys_pool_attributes_have_the_values_that_are_used(cupy):
+    runtime = cupy.cuda.runtime
+    assert runtime.cudaMemPoolAttrReleaseThreshold == PoolAttribute.RELEASE_THRESHOLD
+    assert runtime.cudaMemPoolAttrReservedMemCurrent == PoolAttribute.RESERVED_CURRENT
+    assert runtime.cudaMemPoolAttrUsedMemHigh == PoolAttribute.USED_HIGH
+
+
+def test_cupys_pool_properties_and_runtime_error_can_be_made(cupy):
+    cupy.cuda.runtime.MemPoolProps(_pools._PINNED_TO_ITS_PLACE, _pools._NOT_SHARED, _pools._ON_A_DEVICE, 0)
+    assert cupy.cuda.runtime.CUDARuntimeError(1).status == 1
+
+
+def test_cupy_runs_on_streams_of_others_without_a_warning(cupy):
+    stream = _contents._ForeignStream(0x1234)
+    if hasattr(cupy.cuda.Stream, "from_external"):
+        assert cupy.cuda.Stream.from_external(stream).ptr == 0x1234
+    else:
+        assert cupy.cuda.ExternalStream(0x1234).ptr == 0x1234
+
+
+def test_cupy_makes_arrays_over_memory_of_others(cupy):
+    memory = cupy.cuda.UnownedMemory(1 << 20, 96, object(), 0)
+    pointer = cupy.cuda.MemoryPointer(memory, 0)
+    array = cupy.ndarray((2, 3, 2), dtype="u8", memptr=pointer, strides=(-48, 16, 8))
+    assert (array.data.ptr, array.strides, array[..., 1].data.ptr) == (1 << 20, (-48, 16, 8), (1 << 20) + 8)
+
+
+def test_the_bindings_name_the_attributes_that_are_used(bindings):
+    from cuda.bindings import driver
+
+    attributes = driver.CUpointer_attribute
+    assert int(getattr(attributes, _bindings.POOL_HANDLE)) == 17
+    assert int(getattr(attributes, _bindings.RANGE_START)) == 11
+    assert int(getattr(attributes, _bindings.RANGE_SIZE)) == 12
+
+
+def test_the_bindings_agree_about_the_values_of_device_attributes(bindings):
+    from cuda.bindings import driver
+
+    for attribute in _devices.DeviceAttribute:
+        assert int(getattr(driver.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{attribute.name}")) == attribute
+
+
+def test_the_bindings_agree_about_advice_and_access(bindings):
+    from cuda.bindings import runtime
+
+    assert [int(advice) for advice in runtime.cudaMemoryAdvise] == [int(advice) for advice in MemoryAdvice]
+    assert int(runtime.cudaMemAccessFlags.cudaMemAccessFlagsProtReadWrite) == PoolAccess.READ_WRITE.value
+    assert int(runtime.cudaMemAccessFlags.cudaMemAccessFlagsProtNone) == PoolAccess.NONE.value
+
+
+@pytest.mark.parametrize(
+    ("name", "since_13", "before_13"),
+    [
+        ("cudaMemAdvise", ["devPtr", "count", "advice", "location"], ["devPtr", "count", "advice", "device"]),
+        (
+            "cudaMemPrefetchAsync",
+            ["devPtr", "count", "location", "flags", "stream"],
+            ["devPtr", "count", "dstDevice", "stream"],
+        ),
+    ],
+)
+def test_the_bindings_name_places_as_their_version_does(bindings, name: str, since_13: list[str], before_13: list[str]):
+    from cuda.bindings import runtime
+
+    expected = since_13 if int(bindings.__version__.partition(".")[0]) >= 13 else before_13
+    assert argument_names(getattr(runtime, name)) == expected
+
+
+def test_the_bindings_make_streams_with_a_priority(bindings):
+    from cuda.bindings import runtime
+
+    assert argument_names(runtime.cudaStreamCreateWithPriority) == ["flags", "priority"]
+
+
+def test_the_bindings_describe_places_and_access(bindings):
+    from cuda.bindings import runtime
+
+    place = runtime.cudaMemLocation()
+    place.type, place.id = runtime.cudaMemLocationType.cudaMemLocationTypeHost, 0
+    access = runtime.cudaMemAccessDesc()
+    access.location, access.flags = place, runtime.cudaMemAccessFlags(PoolAccess.READ_WRITE.value)
+    assert int(runtime.cudaMemPool_t(1 << 20)) == 1 << 20
+    assert len(runtime.cudaDeviceProp().uuid.bytes) == 16
