@@ -1,0 +1,171 @@
+"""Observers: many may watch what allocators do, and nothing is paid while none does."""
+
+from __future__ import annotations
+
+import warnings
+from threading import RLock
+from typing import TYPE_CHECKING, Any, Final
+
+from allotment.errors import ObserverError, ObserverWarning
+from allotment.registry._compatibility import running_version
+from allotment.registry._discovery import discover
+from allotment.registry._loading import describe_exception, load_object
+from allotment.registry._policy import PluginPolicy
+from allotment.registry._record import PluginStatus
+from allotment.registry._resolution import apply_policy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from allotment.registry._hookspecs import ObserverManager
+    from allotment.registry._record import PluginRecord
+
+OBSERVERS: Final = "allotment.observers"
+"""The group of entry points of observers: an object with hooks, or a class that is called without arguments."""
+
+
+class HookBus:
+    """The observers of one registry.
+
+    An observer is an object with methods named as the hooks; each takes the hook's arguments, or fewer of them, by
+    name. pluggy is imported with the first one.
+
+    Parameters
+    ----------
+    policy
+        Returns the allow and deny lists for installed observers.
+    core_version
+        The version of core that installed observers are held against; by default the installed one.
+
+    Attributes
+    ----------
+    observed : frozenset of str
+        The hooks that somebody observes: the one thing to read on the hot path. It is replaced, never changed.
+    """
+
+    __slots__ = ("_core_version", "_installed", "_lock", "_manager", "_policy", "observed")
+
+    def __init__(self, policy: Callable[[], PluginPolicy] = PluginPolicy, core_version: str | None = None) -> None:
+        self._policy = policy
+        self._core_version = core_version
+        self._lock = RLock()
+        self._manager: ObserverManager | None = None
+        self._installed: tuple[PluginRecord, ...] | None = None
+        self.observed: frozenset[str] = frozenset()
+
+    def register(self, observer: object, name: str | None = None) -> None:
+        """Add an observer.
+
+        Parameters
+        ----------
+        observer
+            An object with at least one method named as a hook.
+        name
+            What errors and warnings call it.
+
+        Raises
+        ------
+        ObserverError
+            If it is a class, is registered already, has no hook, has one that does not exist, or takes an argument
+            that the hook does not give. Nothing of it is registered then.
+        """
+        with self._lock:
+            manager = self._manager or _new_manager()
+            _check_hooks(observer, manager)
+            if manager.is_registered(observer):
+                raise ObserverError(observer=_named(observer), problem="it is registered already")
+            try:
+                manager.register(observer, name)
+                manager.check_pending()
+            except Exception as error:
+                if manager.is_registered(observer):
+                    manager.unregister(observer)
+                raise ObserverError(observer=_named(observer), problem=" ".join(str(error).split())) from error
+            self._install(manager)
+
+    def unregister(self, observer: object) -> None:
+        """Take an observer away.
+
+        Raises
+        ------
+        ObserverError
+            If it is not registered.
+        """
+        with self._lock:
+            manager = self._manager
+            if manager is None or not manager.is_registered(observer):
+                raise ObserverError(observer=_named(observer), problem="it is not registered")
+            manager.unregister(observer)
+            self._install(manager)
+
+    def has_observers(self, hook_name: str) -> bool:
+        """Return whether somebody observes a hook."""
+        return hook_name in self.observed
+
+    def notify(self, hook_name: str, **facts: Any) -> None:
+        """Call a hook of every observer that has it, the latest registered first.
+
+        An observer that raises ends the call with an `ObserverWarning`: what is observed has happened already, and
+        must not fail for it.
+        """
+        if self._manager is None or hook_name not in self.observed:
+            return
+        try:
+            getattr(self._manager.hook, hook_name)(**facts)
+        except Exception as error:  # noqa: BLE001 - an observer's fault is not the allocation's
+            text = f"an observer of {hook_name} failed: {describe_exception(error)}"
+            warnings.warn(text, ObserverWarning, stacklevel=2)
+
+    def load_observers(self) -> tuple[PluginRecord, ...]:
+        """Import and register the observers that are installed, once, and return their records.
+
+        A broken one is a record with the reason, and does not hinder the others.
+        """
+        with self._lock:
+            if self._installed is None:
+                version = running_version() if self._core_version is None else self._core_version
+                found = apply_policy(discover(OBSERVERS, version), self._policy())
+                self._installed = tuple(self._load(record) for record in found)
+            return self._installed
+
+    def _load(self, record: PluginRecord) -> PluginRecord:
+        if record.status is not PluginStatus.AVAILABLE:
+            return record
+        record, observer = load_object(record)
+        if record.error is not None:
+            return record
+        try:
+            self.register(observer() if isinstance(observer, type) else observer, record.qualified_name)
+        except Exception as error:  # noqa: BLE001 - its constructor may raise anything
+            return record.become(PluginStatus.BROKEN, describe_exception(error), exception=error)
+        return record.become(PluginStatus.LOADED)
+
+    def _install(self, manager: ObserverManager) -> None:
+        """Put the manager and what it observes in force, in this order: a reader sees the second first."""
+        self._manager = manager
+        self.observed = frozenset(name for name in manager.hooks if getattr(manager.hook, name).get_hookimpls())
+
+
+def _new_manager() -> ObserverManager:
+    from allotment.registry._hookspecs import ObserverManager
+
+    return ObserverManager()
+
+
+def _check_hooks(observer: object, manager: ObserverManager) -> None:
+    from allotment.registry._hookspecs import PREFIX
+
+    named = [name for name in dir(observer) if name.startswith(PREFIX)]
+    unknown = next((name for name in named if name not in manager.hooks), None)
+    if isinstance(observer, type):
+        raise ObserverError(observer=_named(observer), problem="it is a class; give an object of it")
+    if unknown is not None:
+        raise ObserverError(
+            observer=_named(observer), problem=f"there is no hook {unknown!r}", hook=unknown, accepted=manager.hooks
+        )
+    if not named:
+        raise ObserverError(observer=_named(observer), problem="it has no hook", accepted=manager.hooks)
+
+
+def _named(observer: object) -> str:
+    return getattr(observer, "__qualname__", None) or getattr(observer, "__name__", None) or type(observer).__qualname__

@@ -1,0 +1,5 @@
+"""Fails: attribute_error."""
+
+import math
+
+math.no_such_function()

@@ -1,0 +1,3 @@
+"""Fails: import_error."""
+
+from math import no_such_function  # noqa: F401

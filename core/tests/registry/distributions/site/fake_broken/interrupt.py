@@ -1,0 +1,3 @@
+"""Fails: interrupt."""
+
+raise KeyboardInterrupt

@@ -1,0 +1,8 @@
+"""Fails: recursion_error."""
+
+
+def forever():
+    return forever()
+
+
+forever()

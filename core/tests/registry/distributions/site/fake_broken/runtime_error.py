@@ -1,0 +1,3 @@
+"""Fails: runtime_error."""
+
+raise RuntimeError("no driver found.")

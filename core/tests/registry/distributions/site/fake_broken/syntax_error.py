@@ -1,0 +1,3 @@
+"""Fails: syntax_error."""
+
+compile("def broken(:", "fake_broken/generated.py", "exec")

@@ -1,0 +1,5 @@
+"""Fails: system_exit."""
+
+import sys
+
+sys.exit(3)

@@ -1,0 +1,1 @@
+"""Plugins whose dependencies are not there."""

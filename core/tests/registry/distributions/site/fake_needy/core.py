@@ -1,0 +1,3 @@
+"""Needs what is not installed."""
+
+import absent_toolkit  # noqa: F401

@@ -1,0 +1,3 @@
+"""Needs what is not installed."""
+
+import fake_dependency  # noqa: F401
