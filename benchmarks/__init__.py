@@ -1,0 +1,1 @@
+"""What calls cost, as ratios measured side by side in one run. See `python -m benchmarks --help`."""

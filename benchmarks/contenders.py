@@ -1,0 +1,71 @@
+"""The calls that are compared: ours, the peers', and the floor below both."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import allotment as al
+
+Call = "Callable[[], object]"
+
+
+class FreeList:
+    """The least that an allocator can do in Python: two methods over a dictionary of free addresses, no checks."""
+
+    def __init__(self) -> None:
+        self.free: dict[int, list[int]] = {}
+        self.next = 1 << 30
+
+    def allocate(self, size_in_bytes: int) -> int:
+        """Return a free address of this size, or a new one."""
+        addresses = self.free.get(size_in_bytes)
+        if addresses:
+            return addresses.pop()
+        self.next += -(-size_in_bytes // 512) * 512
+        return self.next
+
+    def deallocate(self, ptr: int, size_in_bytes: int) -> None:
+        """Keep the address for the next request of this size."""
+        self.free.setdefault(size_in_bytes, []).append(ptr)
+
+
+def pair(allocator: Any, size: int) -> Callable[[], object]:
+    """Return a call that allocates and frees once."""
+    allocate, deallocate = allocator.allocate, allocator.deallocate
+
+    def allocate_and_free() -> None:
+        deallocate(allocate(size), size)
+
+    return allocate_and_free
+
+
+def cupy_pair(malloc: Callable[[int], object], size: int) -> Callable[[], object]:
+    """Return a call that takes memory from one of CuPy's pools and drops it."""
+
+    def allocate_and_free() -> None:
+        malloc(size)
+
+    return allocate_and_free
+
+
+def direct_pool_pair(device: al.Device, pool: int, size: int) -> Callable[[], object]:
+    """Return the two calls that the memory pool makes, without anything of ours."""
+    malloc, free, stream = device.platform.malloc_from_pool, device.platform.free_async, 0
+
+    def allocate_and_free() -> None:
+        free(malloc(size, pool, stream), stream)
+
+    return allocate_and_free
+
+
+def torch_pair(torch: Any, size: int) -> Callable[[], object]:
+    """Return PyTorch's own allocate and free by address."""
+    allocate, free = torch.cuda.caching_allocator_alloc, torch.cuda.caching_allocator_delete
+
+    def allocate_and_free() -> None:
+        free(allocate(size))
+
+    return allocate_and_free

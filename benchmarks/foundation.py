@@ -1,0 +1,134 @@
+"""The budgets that the foundation's code touches: accounting, the pool's pair, array creation, import."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+import allotment as al
+from allotment.layers.accounting import account
+from benchmarks.contenders import FreeList, cupy_pair, direct_pool_pair, pair, torch_pair
+from benchmarks.measurement import Budget, Comparison, Figure, compare
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+SIZES = {"256 B": 256, "1 MiB": 1 << 20, "64 MiB": 64 << 20}
+
+
+def comparisons() -> Iterator[Comparison]:
+    """Run all comparisons that the machine allows."""
+    yield accounting()
+    yield import_time()
+    device = al.get_preferred_device()
+    if device.is_cuda:
+        for label, size in SIZES.items():
+            yield pool_pairs(device, label, size)
+        yield arrays(device)
+        yield slices(device)
+
+
+def accounting() -> Comparison:
+    """What core adds around an allocator with two methods."""
+    device = al.get_device("cpu")
+    bare = FreeList()
+    accounted = account(FreeList(), device, "free list")
+    result = compare(
+        "allocate + deallocate around a Python free list, 256 B",
+        {"free list alone": pair(bare, 256), "with accounts": pair(accounted, 256)},
+    )
+    added = result.ns("with accounts") - result.ns("free list alone")
+    spread = sum(figure.spread_ns for figure in result.figures)
+    figures = (*result.figures, Figure(name="accounts alone (difference)", ns=added, spread_ns=spread))
+    budgets = {"accounts alone (difference)": (Budget(at_most=300),)}
+    return Comparison(title=result.title, figures=figures, budgets=budgets, missing={})
+
+
+def pool_pairs(device: al.Device, label: str, size: int) -> Comparison:
+    """The memory pool through Allotment, the same two calls made directly, and the peers' pools."""
+    pool = al.get_allocator("mempool", device)
+    direct = direct_pool_pair(device, pool.allocator.pool_handle, size)
+    contenders: dict[str, Callable[[], object]] = {"same calls directly": direct, "al mempool": pair(pool, size)}
+    contenders |= {f"al {name}": pair(al.get_allocator(name, device), size) for name in ("managed", "default")}
+    missing: dict[str, str] = {}
+    if cupy := _module("cupy", missing):
+        contenders["CuPy MemoryPool"] = cupy_pair(cupy.cuda.MemoryPool().malloc, size)
+    if torch := _module("torch", missing):
+        contenders["PyTorch"] = torch_pair(torch, size)
+    budgets = {"al mempool": (Budget(at_most=1.15, reference="same calls directly"),)}
+    return compare(f"allocate + deallocate, {label}", contenders, budgets, missing)
+
+
+def arrays(device: al.Device) -> Comparison:
+    """An array of 256 float32, made and dropped."""
+    free_list = al.ScopedAllocator(device, FreeList())
+
+    def from_free_list() -> None:
+        al.empty(256, "float32", device)
+
+    missing: dict[str, str] = {}
+    contenders: dict[str, Callable[[], object]] = {"al.empty, mempool": lambda: al.empty(256, "float32", device)}
+    if cupy := _module("cupy", missing):
+        contenders["cupy.empty"] = lambda: cupy.empty(256, "float32")
+    if torch := _module("torch", missing):
+        contenders["torch.empty"] = lambda: torch.empty(256, dtype=torch.float32, device="cuda")
+    if warp := _module("warp", missing):
+        contenders["wp.empty"] = lambda: warp.empty(256, dtype=warp.float32, device="cuda:0")
+    budgets = (Budget(at_most=0.6, reference="cupy.empty"), Budget(at_most=0.5, reference="torch.empty"))
+    budgets += (Budget(at_most=0.12, reference="wp.empty"),) if "wp.empty" in contenders else ()
+    previous = device.setting
+    with free_list:
+        scoped = compare("", {"al.empty, Python free list in a scope": from_free_list})
+    al.set_device_allocator(device, FreeList())
+    try:
+        contenders["al.empty, Python free list"] = from_free_list
+        contenders.pop("al.empty, mempool")
+        result = compare(
+            "array of 256 float32, created and destroyed", contenders, {"al.empty, Python free list": budgets}, missing
+        )
+    finally:
+        al.set_device_allocator(device, previous)
+    mempool = compare("", {"al.empty, mempool": lambda: al.empty(256, "float32", device)})
+    figures = (*result.figures, *scoped.figures, *mempool.figures)
+    return Comparison(title=result.title, figures=figures, budgets=result.budgets, missing=missing)
+
+
+def slices(device: al.Device) -> Comparison:
+    """A slice of an array, made and dropped."""
+    ours = al.empty(256, "float32", device)
+    missing: dict[str, str] = {}
+    contenders: dict[str, Callable[[], object]] = {"allotment": lambda: ours[8:128]}
+    if cupy := _module("cupy", missing):
+        theirs = cupy.empty(256, "float32")
+        contenders["CuPy"] = lambda: theirs[8:128]
+    if torch := _module("torch", missing):
+        tensor = torch.empty(256, device="cuda")
+        contenders["PyTorch"] = lambda: tensor[8:128]
+    return compare("slice of an array", contenders, missing=missing)
+
+
+def import_time() -> Comparison:
+    """A fresh interpreter that imports the package, less one that imports nothing."""
+    times = {statement: [_run_ns(statement) for _ in range(9)] for statement in ("pass", "import allotment")}
+    added = median(times["import allotment"]) - median(times["pass"])
+    figure = Figure(name="import allotment", ns=added, spread_ns=0.0)
+    budgets = {"import allotment": (Budget(at_most=60e6),)}
+    return Comparison(title="import of the package", figures=(figure,), budgets=budgets, missing={})
+
+
+def _run_ns(statement: str) -> int:
+    from time import perf_counter_ns
+
+    start = perf_counter_ns()
+    subprocess.run([sys.executable, "-c", statement], check=True)
+    return perf_counter_ns() - start
+
+
+def _module(name: str, missing: dict[str, str]) -> Any:
+    try:
+        return __import__(name)
+    except ImportError as error:
+        missing[name] = str(error)
+        return None

@@ -1,0 +1,92 @@
+"""Writing down what was measured: JSON for machines, a page for people."""
+
+from __future__ import annotations
+
+import json
+import platform
+import sys
+from dataclasses import asdict
+from datetime import UTC, datetime
+from importlib import metadata
+from typing import TYPE_CHECKING, Any
+
+import allotment as al
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from benchmarks.measurement import Budget, Comparison
+
+PACKAGES = ("allotment", "cupy-cuda13x", "cupy-cuda12x", "cuda-bindings", "torch", "warp-lang", "numpy")
+
+
+def about_this_run() -> dict[str, Any]:
+    """Return when and where this is measured."""
+    runtime, driver = al.get_device("cpu").platform.versions()
+    return {
+        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
+        "python": platform.python_version(),
+        "implementation": sys.implementation.name,
+        "machine": platform.machine(),
+        "devices": [device.name for device in al.get_cuda_devices()],
+        "cuda_runtime": runtime,
+        "cuda_driver": driver,
+        "packages": {name: metadata.version(name) for name in PACKAGES if _installed(name)},
+    }
+
+
+def _installed(name: str) -> bool:
+    try:
+        metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return False
+    return True
+
+
+def write(comparisons: Sequence[Comparison], folder: Path, name: str) -> Path:
+    """Write ``name.json`` and ``name.md``; return the page."""
+    folder.mkdir(parents=True, exist_ok=True)
+    about = about_this_run()
+    found = {"about": about, "comparisons": [asdict(comparison) for comparison in comparisons]}
+    (folder / f"{name}.json").write_text(json.dumps(found, indent=1) + "\n")
+    page = folder / f"{name}.md"
+    page.write_text(_page(about, comparisons))
+    return page
+
+
+def _page(about: dict[str, Any], comparisons: Sequence[Comparison]) -> str:
+    where = ", ".join(about["devices"]) or "no GPU"
+    packages = ", ".join(f"{name} {version}" for name, version in about["packages"].items())
+    head = [
+        "# Costs of the foundation",
+        "",
+        "Written by `python3 dev bench`. Medians of rounds in which all contenders ran in turn, on one machine in one run;",
+        "the cost of an empty call is taken off.",
+        "",
+        f"{about['date']}, {where}, Python {about['python']}, {packages}.",
+        "",
+    ]
+    return "\n".join(head + [line for comparison in comparisons for line in _section(comparison)])
+
+
+def _section(comparison: Comparison) -> list[str]:
+    lines = [f"## {comparison.title}", "", "| | ns | ± | budget | met |", "|---|---:|---:|---|---|"]
+    for figure in comparison.figures:
+        budgets = comparison.budgets.get(figure.name, ())
+        said = "; ".join(_said(budget, figure.ns, comparison) for budget in budgets)
+        met = "; ".join("yes" if _met(budget, figure.ns, comparison) else "**no**" for budget in budgets)
+        lines.append(f"| {figure.name} | {figure.ns:,.0f} | {figure.spread_ns:,.0f} | {said} | {met} |")
+    lines += [f"\nNot measured: {name} ({why})." for name, why in comparison.missing.items()]
+    return [*lines, ""]
+
+
+def _said(budget: Budget, ns: float, comparison: Comparison) -> str:
+    if budget.reference is None:
+        return f"≤ {budget.at_most:,.0f} ns"
+    return f"≤ {budget.at_most} × {budget.reference}: {ns / comparison.ns(budget.reference):.2f} ×"
+
+
+def _met(budget: Budget, ns: float, comparison: Comparison) -> bool:
+    unit = 1.0 if budget.reference is None else comparison.ns(budget.reference)
+    return ns <= budget.at_most * unit

@@ -1,0 +1,144 @@
+"""Run all that needs a real GPU, and write docs/verification: ``python3 dev gpu-test``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from datetime import UTC, datetime
+from pathlib import Path
+from xml.etree import ElementTree
+
+from benchmarks.report import about_this_run
+
+ROOT = Path(__file__).parents[2]
+SUITES = {
+    "core/tests/platform": "the platform, call by call",
+    "core/tests": "arrays and their exchange with CuPy and PyTorch",
+    "plugins/default": "allocator `default`: conformance kit and its own tests",
+    "plugins/mempool": "allocator `mempool`: conformance kit and its own tests",
+    "plugins/managed": "allocator `managed`: conformance kit and its own tests",
+    "plugins/pinned": "allocator `pinned`: conformance kit and its own tests",
+    "tests": "several parts together",
+}
+"""Where a test lies, and what that proves; the first that fits counts."""
+
+
+def main() -> int:
+    """Run, write, and return 1 if anything failed."""
+    parser = argparse.ArgumentParser(prog="python -m tests.gpu", description=__doc__)
+    parser.add_argument("--out", type=Path, default=ROOT / "docs" / "verification", help="folder to write to")
+    arguments, selection = parser.parse_known_args()
+    if selection:
+        return run_tests(selection)
+    with tempfile.TemporaryDirectory() as folder:
+        results = Path(folder, "results.xml")
+        failed = run_tests([f"--junitxml={results}", "-o", "junit_family=xunit1"])
+        outcomes = read_outcomes(results)
+    demo = run_demo()
+    write(arguments.out, outcomes, demo)
+    return int(bool(failed) or demo["exit_code"] != 0)
+
+
+def run_tests(arguments: list[str]) -> int:
+    """Run the tests that are marked ``gpu`` and return pytest's exit code."""
+    command = [sys.executable, "-m", "pytest", "-m", "gpu", "-p", "no:cacheprovider", *arguments]
+    return subprocess.call(command, cwd=ROOT)
+
+
+def run_demo() -> dict[str, object]:
+    """Run the demo in an empty folder and return its answer."""
+    with tempfile.TemporaryDirectory() as folder:
+        # The device of the machine, whatever configuration lies about.
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("ALLOTMENT_")}
+        environment["PYTHONPATH"] = os.pathsep.join(str(Path(path).resolve()) for path in sys.path if path)
+        command = [sys.executable, "-m", "allotment", "demo", "--json"]
+        ran = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    if ran.returncode:
+        print(ran.stdout, ran.stderr, sep="\n", file=sys.stderr)
+        return {"exit_code": ran.returncode}
+    return {"exit_code": 0, **json.loads(ran.stdout)}
+
+
+def read_outcomes(results: Path) -> dict[str, Counter[str]]:
+    """Return how many tests of each suite passed, failed or were skipped, with the reasons of the skips."""
+    outcomes: dict[str, Counter[str]] = {suite: Counter() for suite in SUITES}
+    for case in ElementTree.parse(results).iter("testcase"):
+        place = case.get("file") or case.get("classname", "").replace(".", "/")
+        suite = next((suite for suite in SUITES if place.startswith(suite)), "tests")
+        outcomes[suite][outcome_of(case)] += 1
+    return outcomes
+
+
+def outcome_of(case: ElementTree.Element) -> str:
+    """Return ``passed``, ``failed``, or ``skipped: reason``."""
+    if case.find("failure") is not None or case.find("error") is not None:
+        return "failed"
+    skipped = case.find("skipped")
+    return "passed" if skipped is None else f"skipped: {skipped.get('message', '')}"
+
+
+def write(folder: Path, outcomes: dict[str, Counter[str]], demo: dict[str, object]) -> None:
+    """Write the outcome as JSON and as a page, named for the number of devices."""
+    about = about_this_run()
+    name = f"{len(about['devices'])}-gpu"
+    folder.mkdir(parents=True, exist_ok=True)
+    found = {"about": about, "tests": {suite: dict(counts) for suite, counts in outcomes.items()}, "demo": demo}
+    (folder / f"{name}.json").write_text(json.dumps(found, indent=1) + "\n")
+    page = folder / f"{name}.md"
+    page.write_text(page_of(about, outcomes, demo))
+    print(page.read_text())
+
+
+def page_of(about: dict[str, object], outcomes: dict[str, Counter[str]], demo: dict[str, object]) -> str:
+    """Return the page."""
+    devices, packages = about["devices"], about["packages"]
+    assert isinstance(devices, list)
+    assert isinstance(packages, dict)
+    lines = [
+        f"# On {' and '.join(devices)}",
+        "",
+        f"Written by `python3 dev gpu-test` on {datetime.now(UTC):%Y-%m-%d %H:%M} UTC.",
+        "",
+        f"CUDA runtime {about['cuda_runtime']}, driver {about['cuda_driver']}; Python {about['python']}; "
+        + ", ".join(f"{package} {version}" for package, version in packages.items())
+        + ".",
+        "",
+        "| tests | passed | failed | skipped |",
+        "|---|---:|---:|---:|",
+        *(suite_line(SUITES[suite], counts) for suite, counts in outcomes.items() if counts),
+        "",
+        *skip_lines(outcomes),
+        "",
+        "## The demo",
+        "",
+        "```json",
+        json.dumps(demo, indent=1),
+        "```",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def suite_line(title: str, counts: Counter[str]) -> str:
+    """Return the row of a suite."""
+    skipped = sum(number for outcome, number in counts.items() if outcome.startswith("skipped"))
+    return f"| {title} | {counts['passed']} | {counts['failed']} | {skipped} |"
+
+
+def skip_lines(outcomes: dict[str, Counter[str]]) -> list[str]:
+    """Return why tests were skipped, each reason once."""
+    reasons: Counter[str] = Counter()
+    for counts in outcomes.values():
+        for outcome, number in counts.items():
+            if outcome.startswith("skipped: "):
+                reasons[outcome.removeprefix("skipped: ")] += number
+    return [f"- {number} skipped: {reason}" for reason, number in reasons.most_common()]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
