@@ -31,7 +31,7 @@ def comparisons() -> Iterator[Comparison]:
 
 
 def accounting() -> Comparison:
-    """What core adds around an allocator with two methods."""
+    """Measure what core adds around an allocator with two methods."""
     device = al.get_device("cpu")
     bare = FreeList()
     accounted = account(FreeList(), device, "free list")
@@ -47,7 +47,7 @@ def accounting() -> Comparison:
 
 
 def pool_pairs(device: al.Device, label: str, size: int) -> Comparison:
-    """The memory pool through Allotment, the same two calls made directly, and the peers' pools."""
+    """Measure the memory pool through Allotment, the same two calls made directly, and the peers' pools."""
     pool = al.get_allocator("mempool", device)
     direct = direct_pool_pair(device, pool.allocator.pool_handle, size)
     contenders: dict[str, Callable[[], object]] = {"same calls directly": direct, "al mempool": pair(pool, size)}
@@ -62,7 +62,7 @@ def pool_pairs(device: al.Device, label: str, size: int) -> Comparison:
 
 
 def arrays(device: al.Device) -> Comparison:
-    """An array of 256 float32, made and dropped."""
+    """Measure an array of 256 float32, made and dropped."""
     free_list = al.ScopedAllocator(device, FreeList())
 
     def from_free_list() -> None:
@@ -96,7 +96,7 @@ def arrays(device: al.Device) -> Comparison:
 
 
 def slices(device: al.Device) -> Comparison:
-    """A slice of an array, made and dropped."""
+    """Measure a slice of an array, made and dropped."""
     ours = al.empty(256, "float32", device)
     missing: dict[str, str] = {}
     contenders: dict[str, Callable[[], object]] = {"allotment": lambda: ours[8:128]}
@@ -110,7 +110,7 @@ def slices(device: al.Device) -> Comparison:
 
 
 def import_time() -> Comparison:
-    """A fresh interpreter that imports the package, less one that imports nothing."""
+    """Measure a fresh interpreter that imports the package, less one that imports nothing."""
     times = {statement: [_run_ns(statement) for _ in range(9)] for statement in ("pass", "import allotment")}
     added = median(times["import allotment"]) - median(times["pass"])
     figure = Figure(name="import allotment", ns=added, spread_ns=0.0)

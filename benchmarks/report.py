@@ -61,8 +61,8 @@ def _page(about: dict[str, Any], comparisons: Sequence[Comparison]) -> str:
     head = [
         "# Costs of the foundation",
         "",
-        "Written by `python3 dev bench`. Medians of rounds in which all contenders ran in turn, on one machine in one run;",
-        "the cost of an empty call is taken off.",
+        "Written by `python3 dev bench`. Medians of rounds in which all contenders ran in turn, on one machine in one",
+        "run; the cost of an empty call is taken off.",
         "",
         f"{about['date']}, {where}, Python {about['python']}, {packages}.",
         "",

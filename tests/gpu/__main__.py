@@ -11,7 +11,7 @@ import tempfile
 from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
-from xml.etree import ElementTree
+from xml.etree import ElementTree as ET
 
 from benchmarks.report import about_this_run
 
@@ -67,14 +67,14 @@ def run_demo() -> dict[str, object]:
 def read_outcomes(results: Path) -> dict[str, Counter[str]]:
     """Return how many tests of each suite passed, failed or were skipped, with the reasons of the skips."""
     outcomes: dict[str, Counter[str]] = {suite: Counter() for suite in SUITES}
-    for case in ElementTree.parse(results).iter("testcase"):
+    for case in ET.parse(results).iter("testcase"):
         place = case.get("file") or case.get("classname", "").replace(".", "/")
         suite = next((suite for suite in SUITES if place.startswith(suite)), "tests")
         outcomes[suite][outcome_of(case)] += 1
     return outcomes
 
 
-def outcome_of(case: ElementTree.Element) -> str:
+def outcome_of(case: ET.Element) -> str:
     """Return ``passed``, ``failed``, or ``skipped: reason``."""
     if case.find("failure") is not None or case.find("error") is not None:
         return "failed"

@@ -65,6 +65,9 @@ class AllocatorTraits:
         Host code may touch its memory on every system that supports the allocator.
     device_bound
         One instance serves one device. ``False``: one instance serves all, under whichever is current.
+    straight_from_pool
+        Its stream-aware calls are ``cudaMallocFromPoolAsync`` from `SupportsPool.pool_handle` and ``cudaFreeAsync``, and
+        nothing more: core may make them itself.
     """
 
     memory_kind: MemoryKind = MemoryKind.UNKNOWN
@@ -74,6 +77,7 @@ class AllocatorTraits:
     ipc: IpcKind = IpcKind.NONE
     host_accessible: bool = False
     device_bound: bool = True
+    straight_from_pool: bool = False
 
 
 @dataclass(frozen=True, slots=True)
