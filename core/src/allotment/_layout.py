@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from math import prod
 from operator import index
 from types import EllipsisType
@@ -12,8 +13,6 @@ import numpy as np
 from allotment.units import MAX_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from numpy.typing import DTypeLike
 
 Shape: TypeAlias = tuple[int, ...]
@@ -32,18 +31,27 @@ def normalise_shape(shape: ShapeLike) -> Shape:
     ValueError
         If an extent is negative.
     """
-    extents = shape if hasattr(shape, "__iter__") else (shape,)
-    normal = tuple(index(extent) for extent in extents)
+    normal = as_integers(shape)
     for axis, extent in enumerate(normal):
         if extent < 0:
             raise ValueError(f"dimension {axis} of shape {normal} is negative")
     return normal
 
 
+def as_integers(numbers: ShapeLike) -> tuple[int, ...]:
+    """Return one integer or several as plain ones: NumPy's would wrap in the arithmetic that follows."""
+    if type(numbers) is tuple or (isinstance(numbers, Iterable) and getattr(numbers, "ndim", True)):
+        return tuple(map(index, numbers))
+    return (index(numbers),)  # type: ignore[arg-type]
+
+
 def size_in_bytes(shape: Shape, itemsize: int) -> int:
-    """Return the bytes that a contiguous array takes, or raise `ValueError` if no memory can be that large."""
+    """Return the bytes that a contiguous array takes, or raise `ValueError` if no memory can be that large.
+
+    The other extents of an empty array are held to the same bound: its strides must be 64-bit integers too.
+    """
     nbytes = prod(shape) * itemsize
-    if nbytes > MAX_BYTES:
+    if nbytes > MAX_BYTES or (not nbytes and prod(filter(None, shape)) * itemsize > MAX_BYTES):
         raise ValueError(f"an array of shape {shape} with {itemsize}-byte elements is above 2^63 - 1 bytes")
     return nbytes
 
@@ -75,7 +83,7 @@ def contiguous_strides(shape: Shape, itemsize: int) -> Shape:
 
 
 def is_contiguous(shape: Shape, strides: Shape, itemsize: int) -> bool:
-    """Return whether elements lie one after another in C order. Extents of 1 have no say, empty arrays do."""
+    """Return whether elements lie one after another in C order: strides of extent 1 do not matter, empty arrays do."""
     if 0 in shape:
         return True
     expected = itemsize
@@ -88,7 +96,7 @@ def is_contiguous(shape: Shape, strides: Shape, itemsize: int) -> bool:
 
 
 def reach(shape: Shape, strides: Shape, itemsize: int) -> tuple[int, int]:
-    """Return the first and the last-but-one byte that elements cover, relative to the first element.
+    """Return the range of bytes that elements cover, relative to the first element.
 
     Returns
     -------
@@ -134,7 +142,7 @@ def index_view(shape: Shape, strides: Shape, key: Index) -> tuple[int, Shape, Sh
         For an index out of range, too many indices, or one that is no integer, slice, ``...`` or ``None``.
     """
     items = _expand_ellipsis(key if isinstance(key, tuple) else (key,), len(shape))
-    offset, axis = 0, 0
+    offset = axis = 0
     new_shape: list[int] = []
     new_strides: list[int] = []
     for item in items:
@@ -146,13 +154,26 @@ def index_view(shape: Shape, strides: Shape, key: Index) -> tuple[int, Shape, Sh
         axis += 1
         if isinstance(item, slice):
             start, stop, step = item.indices(extent)
-            length = len(range(start, stop, step))
-            offset += start * stride if length else 0
-            new_shape.append(length)
+            offset += start * stride
+            new_shape.append(len(range(start, stop, step)))
             new_strides.append(step * stride)
         else:
             offset += _position(item, extent, axis - 1) * stride
     return offset, tuple(new_shape), tuple(new_strides)
+
+
+def broadcast_strides(shape: Shape, strides: Shape, wanted: Shape) -> Shape:
+    """Return the strides with which elements are seen in a larger shape, as NumPy broadcasts them.
+
+    Raises
+    ------
+    ValueError
+        If the shape cannot be broadcast to the one that is wanted.
+    """
+    added = len(wanted) - len(shape)
+    if added < 0 or any(extent not in (1, to) for extent, to in zip(shape, wanted[added:], strict=True)):
+        raise ValueError(f"shape {shape} cannot be broadcast to {wanted}")
+    return (0,) * added + tuple(0 if extent == 1 else step for extent, step in zip(shape, strides, strict=True))
 
 
 def _expand_ellipsis(items: tuple[IndexItem, ...], ndim: int) -> tuple[int | slice | None, ...]:
@@ -175,6 +196,8 @@ def _position(item: object, extent: int, axis: int) -> int:
         raise IndexError(
             f"arrays are indexed by integers, slices, '...' and None, not by {type(item).__name__}"
         ) from None
-    if isinstance(item, bool) or not -extent <= position < extent:
+    if isinstance(item, bool):
+        raise IndexError("arrays are not indexed by truth values")
+    if not -extent <= position < extent:
         raise IndexError(f"index {item} is out of range for dimension {axis} with {extent} elements")
     return position + extent if position < 0 else position

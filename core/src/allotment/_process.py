@@ -53,7 +53,7 @@ class Lifecycle:
         _run(self._at_shutdown)
 
     def enter_child(self) -> None:
-        """Enter `ProcessState.FORKED`, if anything is registered for that, and run the callbacks, the last one registered first."""
+        """Enter `ProcessState.FORKED` if anything is registered for it, and run that, the last one registered first."""
         self._lock = RLock()  # another thread of the parent may have held it
         if any(reference() is not None for reference in self._in_child):
             self.state = ProcessState.FORKED
@@ -105,6 +105,9 @@ def state() -> ProcessState:
     return _lifecycle.state
 
 
-def is_running() -> bool:
-    """Return whether the platform may be called: no exit has begun, and this is no child of a process that used it."""
-    return _lifecycle.state is ProcessState.RUNNING
+def is_running(_lifecycle: Lifecycle = _lifecycle, _running: ProcessState = ProcessState.RUNNING) -> bool:
+    """Return whether the platform may be called: no exit has begun, and this is no child of a process that used it.
+
+    It works in a finaliser at the very end of the interpreter, when this module may have lost its names.
+    """
+    return _lifecycle.state is _running

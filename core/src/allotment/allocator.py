@@ -66,8 +66,8 @@ class AllocatorTraits:
     device_bound
         One instance serves one device. ``False``: one instance serves all, under whichever is current.
     straight_from_pool
-        Its stream-aware calls are ``cudaMallocFromPoolAsync`` from `SupportsPool.pool_handle` and ``cudaFreeAsync``, and
-        nothing more: core may make them itself.
+        Its stream-aware calls are ``cudaMallocFromPoolAsync`` from `SupportsPool.pool_handle` and ``cudaFreeAsync``,
+        and nothing more: core may make them itself.
     """
 
     memory_kind: MemoryKind = MemoryKind.UNKNOWN

@@ -18,6 +18,11 @@ class AllotmentError(Exception):
     """The root of all errors of Allotment.
 
     A subclass lists its facts in ``fields``, takes them as keyword arguments, and says its text in ``describe``.
+
+    Attributes
+    ----------
+    message
+        The text, of an error that has no other facts.
     """
 
     fields: ClassVar[tuple[str, ...]] = ("message",)
@@ -75,7 +80,8 @@ class OutOfMemoryError(AllotmentError, MemoryError):
     requested
         The size that was asked for, in bytes.
     in_use, reserved
-        What the allocator had handed out, and what it held of the device, in bytes.
+        What the allocator had handed out, and what it held of the device, in bytes; the latter ``None`` where the
+        allocator could not say.
     free, total
         The device's memory in bytes; ``None`` where the platform could not say.
     limit
@@ -89,7 +95,7 @@ class OutOfMemoryError(AllotmentError, MemoryError):
     fields = ("requested", "in_use", "reserved", "free", "total", "limit", "device", "allocator", "hint")
     requested: int
     in_use: int
-    reserved: int
+    reserved: int | None
     free: int | None
     total: int | None
     limit: int | None
@@ -140,7 +146,17 @@ class InvalidPointerError(AllotmentError, ValueError):
 
 
 class SizeMismatchError(AllotmentError, ValueError):
-    """A block was given back with another size than it was asked for with. The block stays live."""
+    """A block was given back with another size than it was asked for with. The block stays live.
+
+    Attributes
+    ----------
+    pointer
+        The address.
+    allocator
+        The name of the allocator that refused.
+    allocated, given
+        The size in bytes that was asked for, and the one that was given back.
+    """
 
     fields = ("pointer", "allocator", "allocated", "given")
     pointer: int
@@ -216,7 +232,17 @@ class PlatformError(AllotmentError, RuntimeError):
 
 
 class PlatformUnavailableError(AllotmentError, RuntimeError):
-    """The platform that was asked for is not to be had here."""
+    """The platform that was asked for is not to be had here.
+
+    Attributes
+    ----------
+    platform
+        What was asked for.
+    reason
+        Why it is not to be had.
+    remedy
+        What to do, where there is something particular to say.
+    """
 
     fields = ("platform", "reason", "remedy")
     platform: str

@@ -2,12 +2,15 @@
 
 from allotment.platform._choice import choose, close, current, reset, use
 from allotment.platform._host_memory import HOST_ALIGNMENT, allocate_host, free_host
-from allotment.platform._protocol import (
+from allotment.platform._protocol import Platform
+from allotment.platform._values import (
     HOST_LOCATION,
+    CaptureMode,
+    CaptureStatus,
     DeviceProperties,
+    GraphMemory,
     MemoryAdvice,
     MemoryInfo,
-    Platform,
     PointerAttributes,
     PoolAccess,
     PoolAttribute,
@@ -17,7 +20,10 @@ from allotment.platform._protocol import (
 __all__ = [
     "HOST_ALIGNMENT",
     "HOST_LOCATION",
+    "CaptureMode",
+    "CaptureStatus",
     "DeviceProperties",
+    "GraphMemory",
     "MemoryAdvice",
     "MemoryInfo",
     "Platform",

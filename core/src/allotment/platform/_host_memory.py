@@ -41,7 +41,10 @@ def allocate_host(nbytes: int, alignment: int = HOST_ALIGNMENT) -> int:
     """
     if nbytes < 1 or alignment < 1 or alignment & (alignment - 1):
         raise ValueError(f"host memory of {nbytes} bytes aligned to {alignment}: a positive size and a power of two")
-    block = np.empty(nbytes + alignment - 1, _BYTE)
+    try:
+        block = np.empty(nbytes + alignment - 1, _BYTE)
+    except ValueError as error:  # NumPy's word for a size beyond the address space
+        raise MemoryError(f"{nbytes:,} bytes are more than a process can address") from error
     start = addressof(c_char.from_buffer(block))  # type: ignore[arg-type]  # an array is a buffer
     ptr = (start + alignment - 1) & -alignment
     _live[ptr] = block

@@ -7,143 +7,24 @@ raise the binding's own exception, and `Platform.error_from` turns that into a `
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from enum import Enum, IntEnum
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     import numpy as np
 
     from allotment.errors import PlatformError
-    from allotment.memory_kind import MemoryKind
-
-HOST_LOCATION = -1
-"""The ordinal that stands for the host where a place of memory is named."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceProperties:
-    """What a CUDA device is and can do. Each flag is one attribute of the driver; none implies another."""
-
-    name: str
-    total_memory: int
-    compute_capability: tuple[int, int]
-    sm_count: int
-    max_shared_memory_per_block: int
-    uuid: str
-    pci_bus_id: str
-    unified_addressing: bool
-    """CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING."""
-    pageable_memory_access: bool
-    """CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS: the GPU may touch any host memory."""
-    direct_managed_access_from_host: bool
-    """CU_DEVICE_ATTRIBUTE_DIRECT_MANAGED_MEM_ACCESS_FROM_HOST."""
-    host_native_atomic: bool
-    """CU_DEVICE_ATTRIBUTE_HOST_NATIVE_ATOMIC_SUPPORTED."""
-    managed_memory: bool
-    """CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY."""
-    concurrent_managed_access: bool
-    """CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS."""
-    memory_pools: bool
-    """CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED."""
-    integrated: bool
-    """CU_DEVICE_ATTRIBUTE_INTEGRATED."""
-    ipc: bool | None
-    """CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED; ``None`` where the driver does not know the attribute."""
-
-
-@dataclass(frozen=True, slots=True)
-class MemoryInfo:
-    """A device's memory in bytes."""
-
-    free: int
-    total: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PointerAttributes:
-    """What the platform says about an address.
-
-    Parameters
-    ----------
-    kind
-        The kind of memory; `MemoryKind.UNKNOWN` for an address that the platform does not know (pageable host memory,
-        freed memory, memory owned by a graph that has not run).
-    device
-        The ordinal that the memory belongs to; `HOST_LOCATION` for unknown addresses.
-    accessible
-        Whether the current device may touch it: ``devicePointer`` of cudaPointerGetAttributes is not null.
-    base, nbytes
-        The allocation around the address, as it was asked for; 0 where unknown.
-    pool
-        The handle of the pool it came from; 0 if none.
-    """
-
-    kind: MemoryKind
-    device: int
-    accessible: bool
-    base: int = 0
-    nbytes: int = 0
-    pool: int = 0
-
-
-class PoolAttribute(IntEnum):
-    """The attributes of a memory pool, with cudaMemPoolAttr's values."""
-
-    REUSE_FOLLOW_EVENT_DEPENDENCIES = 1
-    REUSE_ALLOW_OPPORTUNISTIC = 2
-    REUSE_ALLOW_INTERNAL_DEPENDENCIES = 3
-    RELEASE_THRESHOLD = 4
-    RESERVED_CURRENT = 5
-    RESERVED_HIGH = 6
-    USED_CURRENT = 7
-    USED_HIGH = 8
-
-
-class MemoryAdvice(IntEnum):
-    """Advice about managed memory, with cudaMemoryAdvise's values."""
-
-    SET_READ_MOSTLY = 1
-    UNSET_READ_MOSTLY = 2
-    SET_PREFERRED_LOCATION = 3
-    UNSET_PREFERRED_LOCATION = 4
-    SET_ACCESSED_BY = 5
-    UNSET_ACCESSED_BY = 6
-
-
-class PoolAccess(Enum):
-    """Who may touch a pool's memory."""
-
-    NONE = 0
-    READ_WRITE = 3
-
-
-@dataclass(frozen=True, slots=True)
-class StridedMemory:
-    """Elements in memory: what a strided copy or fill works on.
-
-    Parameters
-    ----------
-    ptr
-        The address of the first element.
-    shape
-        The extent of each dimension.
-    strides
-        The step of each dimension in bytes.
-    dtype
-        The element type.
-    device
-        The ordinal of the device that the memory belongs to, `HOST_LOCATION` for host memory.
-    owner
-        What keeps the memory alive.
-    """
-
-    ptr: int
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-    dtype: np.dtype[np.generic]
-    device: int
-    owner: object
+    from allotment.platform._values import (
+        CaptureMode,
+        CaptureStatus,
+        DeviceProperties,
+        GraphMemory,
+        MemoryAdvice,
+        MemoryInfo,
+        PointerAttributes,
+        PoolAccess,
+        PoolAttribute,
+        StridedMemory,
+    )
 
 
 @runtime_checkable
@@ -185,16 +66,16 @@ class Platform(Protocol):
         """Make a device current in the calling thread. *Raw*."""
         ...
 
-    def current_context(self) -> object:
-        """Return what is current in the calling thread, for `restore_context`. Opens no context. *Raw*."""
+    def switch_device(self, ordinal: int, /) -> Any:
+        """Make a device current in the calling thread for a while; return what `restore_context` takes. *Raw*.
+
+        Unlike `set_current_device` it can be undone exactly: ``cudaSetDevice`` back to a device that had only been
+        current by default would open that device's context.
+        """
         ...
 
-    def restore_context(self, context: object, /) -> None:
-        """Make current again what `current_context` returned in the same thread. *Raw*.
-
-        A thread that had no context then has none again: ``cudaSetDevice`` would open that of a device which had only
-        been current by default.
-        """
+    def restore_context(self, before: Any, /) -> None:
+        """Undo `switch_device` in the same thread, which has no context again if it had none. *Raw*."""
         ...
 
     def synchronize_device(self, ordinal: int) -> None:
@@ -325,6 +206,59 @@ class Platform(Protocol):
         """Undo `enable_peer_access`."""
         ...
 
+    # Capture and graphs
+
+    def begin_capture(self, stream: int, ordinal: int, mode: CaptureMode) -> None:
+        """Let later work of a stream become part of a graph instead of being done."""
+        ...
+
+    def end_capture(self, stream: int, ordinal: int) -> int:
+        """Return the graph of what a stream captured. The stream works again, even if this is refused.
+
+        What a capture met shows here: ``cudaErrorStreamCaptureInvalidated`` after a call that it does not bear,
+        ``cudaErrorStreamCaptureUnjoined`` where a stream that joined did not come back,
+        ``cudaErrorStreamCaptureWrongThread`` in a thread other than the one that began, unless the mode is relaxed.
+        """
+        ...
+
+    def capture_status(self, stream: int, ordinal: int) -> CaptureStatus:
+        """Return whether a stream is captured. Ends no capture.
+
+        The null stream is refused with ``cudaErrorStreamCaptureImplicit`` while a blocking stream is captured.
+        """
+        ...
+
+    def exchange_capture_mode(self, mode: CaptureMode) -> CaptureMode:
+        """Set which captures the calling thread's own calls may end, and return what was set before.
+
+        With `CaptureMode.RELAXED`, calls that are not safe work while other streams are captured.
+        """
+        ...
+
+    def instantiate_graph(self, graph: int) -> int:
+        """Return a graph made executable. Each launch first frees memory that an earlier one left allocated."""
+        ...
+
+    def launch_graph(self, executable: int, stream: int, ordinal: int) -> None:
+        """Do a graph's work in the order of a stream."""
+        ...
+
+    def destroy_graph(self, graph: int) -> None:
+        """Destroy a graph; its executables stay, and so does memory that they allocated."""
+        ...
+
+    def destroy_graph_executable(self, executable: int) -> None:
+        """Destroy an executable graph; memory that it allocated stays until it is freed."""
+        ...
+
+    def graph_memory(self, ordinal: int) -> GraphMemory:
+        """Return what graphs hold of a device's memory."""
+        ...
+
+    def trim_graph_memory(self, ordinal: int) -> None:
+        """Give back what is mapped for graphs and not in use."""
+        ...
+
     # Contents
 
     def copy(self, dst: int, src: int, nbytes: int, stream: int, ordinal: int) -> None:
@@ -364,4 +298,25 @@ class Platform(Protocol):
 
     def pointer_attributes(self, ptr: int) -> PointerAttributes:
         """Return what is known about an address, as the current device sees it."""
+        ...
+
+    # Memory of other processes
+
+    def ipc_handle(self, ptr: int) -> bytes:
+        """Return the 64 bytes by which another process may open the allocation around an address.
+
+        The handle names the whole allocation, not the address in it. Memory that is not from `malloc` is refused with
+        ``cudaErrorInvalidValue``.
+        """
+        ...
+
+    def open_ipc_handle(self, handle: bytes) -> int:
+        """Return the address, for the current device, of memory that another process allocated.
+
+        A handle of this process's own is refused with ``cudaErrorDeviceUninitialized``.
+        """
+        ...
+
+    def close_ipc_handle(self, ptr: int) -> None:
+        """Undo `open_ipc_handle`."""
         ...

@@ -11,13 +11,13 @@ import numpy as np
 
 from allotment.errors import UnsupportedError
 from allotment.memory_kind import MemoryKind
-from allotment.platform._protocol import HOST_LOCATION, PointerAttributes
+from allotment.platform._values import HOST_LOCATION, PointerAttributes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from allotment.errors import PlatformError
-    from allotment.platform._protocol import StridedMemory
+    from allotment.platform._values import StridedMemory
 
 
 def _needs_cuda(call: str) -> Callable[..., NoReturn]:
@@ -92,7 +92,7 @@ class HostPlatform:
     memory_info = _needs_cuda("memory_info")
     current_device = _needs_cuda("current_device")
     set_current_device = _needs_cuda("set_current_device")
-    current_context = _needs_cuda("current_context")
+    switch_device = _needs_cuda("switch_device")
     restore_context = _needs_cuda("restore_context")
     synchronize_device = _needs_cuda("synchronize_device")
 
@@ -124,12 +124,27 @@ class HostPlatform:
     pool_access = _needs_cuda("pool_access")
     set_pool_access = _needs_cuda("set_pool_access")
 
+    begin_capture = _needs_cuda("begin_capture")
+    end_capture = _needs_cuda("end_capture")
+    capture_status = _needs_cuda("capture_status")
+    exchange_capture_mode = _needs_cuda("exchange_capture_mode")
+    instantiate_graph = _needs_cuda("instantiate_graph")
+    launch_graph = _needs_cuda("launch_graph")
+    destroy_graph = _needs_cuda("destroy_graph")
+    destroy_graph_executable = _needs_cuda("destroy_graph_executable")
+    graph_memory = _needs_cuda("graph_memory")
+    trim_graph_memory = _needs_cuda("trim_graph_memory")
+
     can_access_peer = _needs_cuda("can_access_peer")
     enable_peer_access = _needs_cuda("enable_peer_access")
     disable_peer_access = _needs_cuda("disable_peer_access")
     copy_peer = _needs_cuda("copy_peer")
     advise = _needs_cuda("advise")
     prefetch = _needs_cuda("prefetch")
+
+    ipc_handle = _needs_cuda("ipc_handle")
+    open_ipc_handle = _needs_cuda("open_ipc_handle")
+    close_ipc_handle = _needs_cuda("close_ipc_handle")
 
 
 class _Exported:

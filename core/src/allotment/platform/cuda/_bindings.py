@@ -45,6 +45,10 @@ class Bindings:
         _, is_active = self._call(self._driver.cuDevicePrimaryCtxGetState, ordinal)
         return bool(is_active)
 
+    def primary_context(self, ordinal: int) -> int:
+        """Return a device's primary context, which is opened and kept open."""
+        return int(self._call(self._driver.cuDevicePrimaryCtxRetain, ordinal))
+
     def uuid(self, ordinal: int) -> bytes:
         """Return a device's 16-byte identifier."""
         properties = self._call(self._runtime.cudaGetDeviceProperties, ordinal)

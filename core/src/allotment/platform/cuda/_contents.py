@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from allotment.platform._protocol import HOST_LOCATION, MemoryAdvice, StridedMemory
+from allotment.platform._values import HOST_LOCATION, MemoryAdvice, StridedMemory
 from allotment.platform.cuda._calls import Calls
 from allotment.platform.cuda._devices import DeviceAttribute
 from allotment.platform.cuda._errors import platform_error, reports

@@ -2,38 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-
-@dataclass(frozen=True, slots=True)
-class ThreadContext:
-    """What is current in a thread.
-
-    Parameters
-    ----------
-    device
-        The ordinal that the runtime works with.
-    context
-        The ``CUcontext``; 0 in a thread that has none, where the device is only current by default.
-    """
-
-    device: int
-    context: int
-
-    @classmethod
-    def read(cls, runtime: Any, driver: Any) -> ThreadContext:
-        """Return what is current in the calling thread, through CuPy's modules."""
-        return cls(runtime.getDevice(), driver.ctxGetCurrent())
-
-    def restore(self, runtime: Any, driver: Any) -> None:
-        """Make it current in the calling thread again, without opening a context that was not open."""
-        driver.ctxSetCurrent(self.context)
-        if runtime.getDevice() != self.device:
-            runtime.setDevice(self.device)
+    from allotment.platform.cuda._calls import Calls
 
 
 class CurrentDevice:
@@ -44,27 +18,25 @@ class CurrentDevice:
 
     Parameters
     ----------
-    runtime, driver
-        CuPy's modules.
+    calls
+        The calls to CUDA.
     ordinal
         The device.
     """
 
-    __slots__ = ("_before", "_driver", "_ordinal", "_runtime")
+    __slots__ = ("_before", "_calls", "_ordinal")
 
-    def __init__(self, runtime: Any, driver: Any, ordinal: int) -> None:
-        self._runtime = runtime
-        self._driver = driver
+    def __init__(self, calls: Calls, ordinal: int) -> None:
+        self._calls = calls
         self._ordinal = ordinal
-        self._before: ThreadContext | None = None
+        self._before: int | None = None
 
     def __enter__(self) -> None:
-        if self._runtime.getDevice() != self._ordinal:
-            self._before = ThreadContext.read(self._runtime, self._driver)
-            self._runtime.setDevice(self._ordinal)
+        if self._calls.current_device() != self._ordinal:
+            self._before = self._calls.switch_device(self._ordinal)
 
     def __exit__(
         self, error: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
     ) -> None:
         if self._before is not None:
-            self._before.restore(self._runtime, self._driver)
+            self._calls.restore_context(self._before)

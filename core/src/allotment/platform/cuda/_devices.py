@@ -9,10 +9,9 @@ from uuid import UUID
 from warnings import warn
 
 from allotment.errors import ConfigWarning, UnsupportedError
-from allotment.platform._protocol import DeviceProperties, MemoryInfo
+from allotment.platform._values import DeviceProperties, MemoryInfo
 from allotment.platform.cuda._availability import VISIBLE_DEVICES
 from allotment.platform.cuda._calls import Calls
-from allotment.platform.cuda._current_device import ThreadContext
 from allotment.platform.cuda._errors import platform_error, reports
 
 _UUID_SIZE: Final = 16
@@ -81,14 +80,6 @@ class Devices(Calls):
     def has_context(self, ordinal: int) -> bool:
         """Return whether a device's primary context is open. Opens none."""
         return self._bindings.context_is_open(ordinal)
-
-    def current_context(self) -> ThreadContext:
-        """Return the context of the calling thread, or that it has none."""
-        return ThreadContext.read(self._runtime, self._driver)
-
-    def restore_context(self, context: ThreadContext) -> None:
-        """Give the calling thread the context back that it had."""
-        context.restore(self._runtime, self._driver)
 
     @reports("cudaMemGetInfo")
     def memory_info(self, ordinal: int) -> MemoryInfo:

@@ -46,7 +46,6 @@ class CudaPlatform(Devices, Streams, Pools, Pointers, Contents):
         self.why = why
         self.description = self._describe()
         runtime = self._runtime
-        self.current_device: Callable[[], int] = runtime.getDevice
         self.set_current_device: Callable[[int], None] = runtime.setDevice
         self.malloc: Callable[[int], int] = runtime.malloc
         self.free: Callable[[int], None] = runtime.free

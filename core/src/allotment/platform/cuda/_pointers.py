@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from allotment.memory_kind import MemoryKind
-from allotment.platform._protocol import HOST_LOCATION, PointerAttributes
+from allotment.platform._values import HOST_LOCATION, PointerAttributes
 from allotment.platform.cuda._bindings import POOL_HANDLE, RANGE_SIZE, RANGE_START
 from allotment.platform.cuda._calls import Calls
 from allotment.platform.cuda._errors import reports

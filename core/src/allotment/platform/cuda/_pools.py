@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from allotment.platform._protocol import PoolAccess, PoolAttribute
+from allotment.platform._values import PoolAccess, PoolAttribute
 from allotment.platform.cuda._calls import Calls
 from allotment.platform.cuda._errors import reports
 

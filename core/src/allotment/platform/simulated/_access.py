@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from allotment.memory_kind import MemoryKind
-from allotment.platform._protocol import HOST_LOCATION
+from allotment.platform._values import HOST_LOCATION
 from allotment.platform.simulated._errors import ILLEGAL_ADDRESS, INVALID_DEVICE, NOT_SUPPORTED, Refused
 
 if TYPE_CHECKING:
@@ -62,6 +62,9 @@ class Access:
         if ordinal == HOST_LOCATION:
             raise Refused(NOT_SUPPORTED, "the host cannot be given access to a pool of device memory")
         self.check_ordinal(ordinal)
+        if pool.kind is not MemoryKind.CUDA_MEMPOOL:
+            (pool.readers.add if granted else pool.readers.discard)(ordinal)
+            return
         if granted and ordinal != pool.ordinal and not self.can_peer(ordinal, pool.ordinal):
             raise Refused(INVALID_DEVICE, f"device {ordinal} cannot reach device {pool.ordinal}")
         if granted:
@@ -76,12 +79,12 @@ class Access:
     def can_touch(self, ordinal: int, block: Allocation) -> bool:
         """Return whether a kernel on a device may touch a block."""
         device = self._profile.devices[ordinal]
-        if block.kind is MemoryKind.PINNED:
-            return device.unified_addressing
         if block.kind is MemoryKind.CUDA_MANAGED:
             return device.managed_memory
-        if block.pool is not None:
-            return ordinal in block.pool.readers
+        if block.granted is not None:
+            return ordinal in block.granted
+        if block.kind is MemoryKind.PINNED:
+            return device.unified_addressing
         return block.device == ordinal or (ordinal, block.device) in self._peers
 
     def check_kernel(self, ordinal: int, ptr: int, nbytes: int) -> None:

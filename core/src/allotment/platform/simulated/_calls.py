@@ -11,7 +11,7 @@ from inspect import signature
 from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, Protocol, TypeAlias, TypeVar, cast
 
 from allotment.errors import PlatformError, nearest
-from allotment.platform._protocol import StridedMemory
+from allotment.platform._values import CaptureMode, StridedMemory
 from allotment.platform.simulated._errors import Refused
 
 if TYPE_CHECKING:
@@ -91,6 +91,7 @@ class CallLog:
 class _Thread(threading.local):
     device = 0
     last_error = _SUCCESS
+    capture_mode = CaptureMode.GLOBAL
 
 
 @dataclass(slots=True)
@@ -131,6 +132,11 @@ class Journal:
             raise ValueError(f"nth and times count from 1, not {nth} and {times}")
         self._injections.setdefault(name, []).append(_Injection(nth, times, code))
         self.is_clear = False
+
+    def stop_failing(self) -> None:
+        """Forget the failures to come."""
+        self._injections.clear()
+        self.is_clear = self.fault is None
 
     def break_down(self, code: str) -> None:
         """Let every later call that needs the GPU fail."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from allotment.platform._protocol import StridedMemory
+    from allotment.platform._values import StridedMemory
 
 
 def move(dst: int, src: int, nbytes: int) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from allotment.memory_kind import MemoryKind
 from allotment.platform.simulated._device_memory import Heap, PhysicalMemory
 from allotment.platform.simulated._errors import INVALID_VALUE, NOT_SUPPORTED, OUT_OF_MEMORY, Refused
+from allotment.platform.simulated._owned_memory import GraphHeap
 from allotment.platform.simulated._pointer import Allocation, Allocations, ManagedState
 from allotment.platform.simulated._pool import Pool
 from allotment.units import MAX_BYTES
@@ -25,7 +26,8 @@ _DEVICE, _POOLED, _MANAGED, _PINNED = (
     MemoryKind.PINNED,
 )
 _FOR_FREE: Final = (_DEVICE, _POOLED, _MANAGED)
-_FOR_FREE_ASYNC: Final = (_POOLED, _DEVICE)
+_FOR_FREE_ASYNC: Final = (_DEVICE,)
+_FROM_POOLS: Final = (_POOLED, _MANAGED, _PINNED)
 _FOR_HOST_FREE: Final = (_PINNED,)
 
 
@@ -54,13 +56,16 @@ class Memory:
         self._heaps = [Heap(memory, streams) for memory in self.devices]
         self._pinned = [Heap(self._behind_pinned(ordinal), streams) for ordinal in range(len(self.devices))]
         self._managed = [Heap(self._behind_managed(ordinal), streams) for ordinal in range(len(self.devices))]
+        self.graph_heaps = [
+            GraphHeap(ordinal, memory, self.allocations, streams) for ordinal, memory in enumerate(self.devices)
+        ]
         self._pools: dict[int, Pool] = {}
         self._default_pools: dict[int, Pool] = {}
         self._every_pool: list[Pool] = []
 
     def contains(self, ptr: int) -> bool:
         """Return whether an address is one that is handed out here, live or not."""
-        spaces = [heap.space for heap in (*self._heaps, *self._pinned, *self._managed)]
+        spaces = [heap.space for heap in (*self._heaps, *self._pinned, *self._managed, *self.graph_heaps)]
         spaces += [pool.space for pool in self._every_pool]
         return any(space.contains(ptr) for space in spaces)
 
@@ -85,23 +90,42 @@ class Memory:
         block = self._to_free(ptr, _FOR_FREE)
         if block is not None:
             self._streams.synchronize_device(None if block.kind is _MANAGED else block.device)
-            self._release(block, None)
+            self.release(block, None)
 
     def host_free(self, ptr: int) -> None:
         """Free page-locked memory at once."""
         block = self._to_free(ptr, _FOR_HOST_FREE)
+        if block is not None and isinstance(block.source, Registration):
+            raise Refused(INVALID_VALUE, f"{ptr:#x} was registered, not allocated here")
         if block is not None:
             self._streams.synchronize_device()
-            self._release(block, None)
+            self.release(block, None)
+
+    def host_register(self, ptr: int, nbytes: int, ordinal: int) -> None:
+        """Page-lock host memory of others."""
+        block = self.allocations.at(ptr)
+        if block is not None and isinstance(block.source, Registration):
+            raise Refused("cudaErrorHostMemoryAlreadyRegistered", f"{ptr:#x} is registered already")
+        if nbytes <= 0 or self.contains(ptr):
+            raise Refused(INVALID_VALUE, f"{nbytes:,} bytes at {ptr:#x} are not host memory of others")
+        self.allocations.add(Allocation(ptr, nbytes, _PINNED, ordinal, Registration()))
+
+    def host_unregister(self, ptr: int) -> None:
+        """Undo `host_register`."""
+        block = self.allocations.at(ptr)
+        if block is None or not isinstance(block.source, Registration):
+            raise Refused("cudaErrorHostMemoryNotRegistered", f"{ptr:#x} is not registered")
+        self._streams.synchronize_device()
+        self.release(block, None)
 
     def free_async(self, ptr: int, stream: Stream) -> None:
         """Free device memory in the order of a stream."""
         block = self.allocations.at(ptr)
-        if block is not None and block.kind is _MANAGED:
+        if block is not None and block.kind is _MANAGED and block.pool is None:
             raise Refused(NOT_SUPPORTED, f"managed memory at {ptr:#x} cannot be freed in the order of a stream")
-        block = self._to_free(ptr, _FOR_FREE_ASYNC)
+        block = self._to_free(ptr, _FOR_FREE_ASYNC if block is None or block.pool is None else _FROM_POOLS)
         if block is not None:
-            self._release(block, stream)
+            self.release(block, stream)
 
     # Pools
 
@@ -112,17 +136,23 @@ class Memory:
             return 0
         _check_size(nbytes)
         ptr = pool.allocate(nbytes, stream)
-        self.allocations.add(Allocation(ptr, nbytes, _POOLED, pool.ordinal, pool, pool))
+        managed = ManagedState() if pool.kind is _MANAGED else None
+        self.allocations.add(Allocation(ptr, nbytes, pool.kind, pool.ordinal, pool, pool, managed))
         return ptr
 
     def create_pool(self, ordinal: int) -> Pool:
         """Return a new pool of a device."""
         if not self._profile.devices[ordinal].memory_pools:
             raise Refused(NOT_SUPPORTED, f"device {ordinal} has no memory pools")
-        pool = Pool(self._handles.take(), ordinal, self.devices[ordinal], self._streams)
-        self._pools[pool.handle] = pool
-        self._every_pool.append(pool)
-        return pool
+        return self._add_pool(Pool(self._handles.take(), ordinal, self.devices[ordinal], self._streams))
+
+    def create_pool_of(self, kind: MemoryKind, max_bytes: int) -> Pool:
+        """Return a new pool of device memory, of managed memory, which anything may touch, or of pinned memory.
+
+        Both other kinds are pools of the host here: where managed pages begin changes nothing else.
+        """
+        memory = self.devices[0] if kind is _POOLED else self.host
+        return self._add_pool(Pool(self._handles.take(), 0, memory, self._streams, kind, max_bytes))
 
     def default_pool(self, ordinal: int) -> Pool:
         """Return the pool that all libraries share on a device."""
@@ -148,6 +178,17 @@ class Memory:
         if pool.closed:
             self._handles.give_back(handle)
 
+    def release(self, block: Allocation, stream: Stream | None) -> None:
+        """Forget a live block, and give it back in the order of a stream, or at once."""
+        self.allocations.remove(block)
+        block.source.free(block, stream)
+
+    def reset_device(self, ordinal: int) -> None:
+        """Free what a device's context holds outside pools."""
+        for block in self.allocations.of_kinds((_DEVICE, _MANAGED, _PINNED)):
+            if block.device == ordinal and block.pool is None:
+                self.release(block, None)
+
     def settle(self, settled: Callable[[Condition], bool]) -> None:
         """Tell all pools that a synchronise waited for what ``settled`` says."""
         for pool in self._every_pool:
@@ -156,7 +197,7 @@ class Memory:
 
     def close(self) -> None:
         """Give all host memory back."""
-        for heap in (*self._heaps, *self._pinned, *self._managed):
+        for heap in (*self._heaps, *self._pinned, *self._managed, *self.graph_heaps):
             heap.space.close()
         for pool in self._every_pool:
             pool.space.close()
@@ -183,9 +224,10 @@ class Memory:
             raise Refused(INVALID_VALUE, f"{ptr:#x} is {block.kind.name} memory, which is freed by another call")
         return block
 
-    def _release(self, block: Allocation, stream: Stream | None) -> None:
-        self.allocations.remove(block)
-        block.source.free(block, stream)
+    def _add_pool(self, pool: Pool) -> Pool:
+        self._pools[pool.handle] = pool
+        self._every_pool.append(pool)
+        return pool
 
     def _behind_pinned(self, ordinal: int) -> PhysicalMemory:
         return self.devices[ordinal] if self._profile.devices[ordinal].integrated else self.host
@@ -194,6 +236,13 @@ class Memory:
         # A device that migrates pages on demand may be oversubscribed; elsewhere managed memory has to fit.
         device = self._profile.devices[ordinal]
         return self.host if device.concurrent_managed_access and not device.integrated else self.devices[ordinal]
+
+
+class Registration:
+    """The source of host memory of others: there is nothing to give back."""
+
+    def free(self, allocation: Allocation, stream: Stream | None) -> None:
+        """Do nothing."""
 
 
 def _check_size(nbytes: int) -> None:

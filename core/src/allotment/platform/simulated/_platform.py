@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from allotment.errors import PlatformError
 from allotment.memory_kind import MemoryKind
-from allotment.platform._protocol import (
+from allotment.platform._values import (
     HOST_LOCATION,
     DeviceProperties,
     MemoryAdvice,
@@ -108,15 +108,17 @@ class SimulatedPlatform(Simulation):
         self._open(ordinal)
         self._journal.thread.device = ordinal
 
-    @call("cuCtxGetCurrent", after_fault=True)
-    def current_context(self) -> int:
-        """Return the current device of the thread."""
-        return self._journal.thread.device
+    @call("cuCtxSetCurrent", after_fault=True)
+    def switch_device(self, ordinal: int) -> int:
+        """Make a device current in the thread; return the one that was."""
+        self._open(ordinal)
+        before, self._journal.thread.device = self._journal.thread.device, ordinal
+        return before
 
     @call("cuCtxSetCurrent", after_fault=True)
-    def restore_context(self, context: int) -> None:
+    def restore_context(self, before: int) -> None:
         """Make current what was current before; it may be a device without a context, current by default."""
-        self._journal.thread.device = context
+        self._journal.thread.device = before
 
     @call("cudaDeviceSynchronize")
     def synchronize_device(self, ordinal: int) -> None:

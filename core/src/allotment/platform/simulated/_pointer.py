@@ -52,6 +52,8 @@ class Allocation:
         The pool it came from.
     managed
         What was advised about it, if it is managed memory.
+    readers
+        The devices that may touch it, where that was settled when it was allocated.
     """
 
     ptr: int
@@ -61,6 +63,12 @@ class Allocation:
     source: Source
     pool: Pool | None = None
     managed: ManagedState | None = None
+    readers: frozenset[int] | None = None
+
+    @property
+    def granted(self) -> frozenset[int] | set[int] | None:
+        """The devices that may touch it, where that is a matter of grants to a pool."""
+        return self.readers if self.pool is None else self.pool.readers
 
     @property
     def end(self) -> int:
@@ -99,6 +107,10 @@ class Allocations:
         if block is None and (index := bisect_right(self._starts, ptr)):
             block = self._blocks[self._starts[index - 1]]
         return block if block is not None and block.ptr <= ptr < block.end else None
+
+    def of_kinds(self, kinds: tuple[MemoryKind, ...]) -> list[Allocation]:
+        """Return the blocks of some kinds, by address."""
+        return [block for block in map(self._blocks.__getitem__, self._starts) if block.kind in kinds]
 
     def remove(self, allocation: Allocation) -> None:
         """Forget a block that was freed."""

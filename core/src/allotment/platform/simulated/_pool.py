@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from allotment.platform._protocol import PoolAttribute
+from allotment.memory_kind import MemoryKind
+from allotment.platform._values import HOST_LOCATION, PoolAttribute
 from allotment.platform.simulated._address_space import AddressSpace
 from allotment.platform.simulated._device_memory import ALIGNMENT, round_up
-from allotment.platform.simulated._errors import INVALID_VALUE, Refused
+from allotment.platform.simulated._errors import INVALID_VALUE, OUT_OF_MEMORY, Refused
 from allotment.platform.simulated._free_ranges import Condition, FreeRanges
 
 if TYPE_CHECKING:
@@ -40,15 +41,29 @@ class Pool:
         What it draws on.
     streams
         Where a wait is queued when memory can only be had behind another stream's work.
+    kind
+        What its blocks are.
+    max_bytes
+        What it may map at most; 0 for no limit.
     """
 
-    def __init__(self, handle: int, ordinal: int, memory: PhysicalMemory, streams: Streams) -> None:
+    def __init__(
+        self,
+        handle: int,
+        ordinal: int,
+        memory: PhysicalMemory,
+        streams: Streams,
+        kind: MemoryKind = MemoryKind.CUDA_MEMPOOL,
+        max_bytes: int = 0,
+    ) -> None:
         self.handle = handle
         self.ordinal = ordinal
-        self.readers = {ordinal}
+        self.kind = kind
+        self.readers = _first_readers(kind, ordinal)
         self.destroyed = self.closed = False
         self.space = AddressSpace(BLOCK)
         self._memory = memory
+        self._max_bytes = max_bytes
         self._streams = streams
         self._free = FreeRanges()
         self._blocks: set[int] = set()
@@ -185,9 +200,14 @@ class Pool:
             return None
         return self._free.take(size, lambda condition: self._may_reuse(condition, stream))
 
+    def _charge(self, nbytes: int) -> None:
+        if self._max_bytes and self.reserved + nbytes > self._max_bytes:
+            raise Refused(OUT_OF_MEMORY, f"the pool may map {self._max_bytes:,} bytes at most")
+        self._memory.charge(nbytes)
+
     def _map(self, size: int) -> int:
         nbytes = round_up(size, BLOCK)
-        self._memory.charge(nbytes)
+        self._charge(nbytes)
         try:
             start = self.space.reserve(nbytes, lowest=True)
         except Refused:
@@ -198,7 +218,7 @@ class Pool:
         return start
 
     def _map_at(self, start: int, nbytes: int) -> bool:
-        self._memory.charge(nbytes)
+        self._charge(nbytes)
         if not self.space.reserve_at(start, nbytes):
             self._memory.refund(nbytes)
             return False
@@ -236,6 +256,13 @@ class Pool:
             self._blocks.remove(start)
             self.space.release(start, BLOCK)
             self._memory.refund(BLOCK)
+
+
+def _first_readers(kind: MemoryKind, ordinal: int) -> set[int]:
+    """Return who may touch a new pool; of managed memory, which all may touch, nobody is said to."""
+    if kind is MemoryKind.CUDA_MEMPOOL:
+        return {ordinal}
+    return {HOST_LOCATION} if kind is MemoryKind.PINNED else set()
 
 
 def _anyone(condition: Condition | None) -> bool:

@@ -13,7 +13,7 @@ import msgspec
 
 from allotment._names import normalise_name
 from allotment.errors import ConfigError, PlatformUnavailableError, listed, nearest
-from allotment.platform._protocol import DeviceProperties
+from allotment.platform._values import DeviceProperties
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

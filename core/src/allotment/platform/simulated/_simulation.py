@@ -61,6 +61,11 @@ class Simulation:
         with self._journal.lock:
             self._journal.fail(call_name, nth, code, times)
 
+    def stop_failing(self) -> None:
+        """Forget the failures that were asked for and did not come yet."""
+        with self._journal.lock:
+            self._journal.stop_failing()
+
     def contexts(self) -> frozenset[int]:
         """Return the ordinals of the devices that have a context."""
         return frozenset(self._contexts)

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import TypeAlias
 
+    from allotment.platform.simulated._capture import Capture
+
     Work: TypeAlias = Callable[[], None]
 
 LEGACY_NULL_STREAM = 1
@@ -42,6 +44,7 @@ class Stream:
     completed: int = 0
     queue: deque[_Item] = field(default_factory=deque)
     seen: dict[int, int] = field(default_factory=dict)
+    capture: Capture | None = None
 
     @property
     def is_done(self) -> bool:
@@ -71,12 +74,20 @@ class _Item:
 
 @dataclass(slots=True, eq=False)
 class Event:
-    """A mark in a stream; ``stream`` is ``None`` until it is recorded."""
+    """A mark in a stream, or in a capture where it was recorded in one; in neither until it is recorded."""
 
     handle: int
     ordinal: int
     stream: Stream | None = None
     ticket: int = 0
+    seen: dict[int, int] = field(default_factory=dict)
+    capture: Capture | None = None
+    tips: frozenset[int] = frozenset()
+
+    @property
+    def is_recorded(self) -> bool:
+        """Whether it marks anything."""
+        return self.stream is not None or self.capture is not None
 
     @property
     def is_done(self) -> bool:
@@ -253,7 +264,19 @@ class Streams:
                 INVALID_HANDLE,
                 f"an event of device {event.ordinal} cannot be recorded on a stream of device {stream.ordinal}",
             )
-        event.stream, event.ticket = stream, self.mark(stream)
+        event.capture = stream.capture
+        if stream.capture is not None:
+            event.tips = stream.capture.tips[stream]
+        else:
+            event.stream, event.ticket = stream, self.mark(stream)
+            event.seen = stream.seen | {stream.serial: event.ticket}
+
+    def wait_for_event(self, waiting: Stream, event: Event) -> None:
+        """Make later work of a stream wait for a mark in another one."""
+        if event.stream is not None:
+            self.submit(waiting, None, (event.stream, event.ticket))
+            for serial, seen in event.seen.items():
+                waiting.seen[serial] = max(waiting.seen.get(serial, 0), seen)
 
     def _new(
         self, handle: int, ordinal: int, *, non_blocking: bool = False, priority: int = 0, is_null: bool = False

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from allotment.platform._protocol import HOST_LOCATION, MemoryAdvice
+from allotment.platform._values import HOST_LOCATION, MemoryAdvice
 from allotment.platform.simulated import _contents as contents
 from allotment.platform.simulated._errors import INVALID_DEVICE, INVALID_VALUE, Refused
 from allotment.platform.simulated._pointer import NOWHERE
@@ -13,7 +13,7 @@ from allotment.platform.simulated._pointer import NOWHERE
 if TYPE_CHECKING:
     import numpy as np
 
-    from allotment.platform._protocol import StridedMemory
+    from allotment.platform._values import StridedMemory
     from allotment.platform.simulated._access import Access
     from allotment.platform.simulated._memory import Memory
     from allotment.platform.simulated._pointer import Allocation, ManagedState

@@ -1,0 +1,1 @@
+"""What every allocator gets from core, bound around it when it is selected."""

@@ -1,0 +1,458 @@
+/* The hot path of the accounts, compiled. Its twin in Python, _ledger.py, says what it does; both pass the same tests.
+ *
+ * A ledger knows which blocks are live and calls the allocator. All that is unusual is left to methods of the class
+ * built on it (see accounting.py): what a request of an odd size means, what a failure becomes, what to say of a bad
+ * pointer. Between two calls into Python nothing here gives up the interpreter lock, so no lock of its own is needed.
+ */
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <structmember.h>
+
+typedef struct {
+    PyObject_HEAD
+    PyObject *live;          /* dict: address -> size, or (size, stream) */
+    PyObject *allocate;      /* the allocator's two calls */
+    PyObject *deallocate;
+    PyObject *device;        /* whose stream counts, its scopes, and how it is found when scopes are entered */
+    PyObject *stream_scopes;
+    PyObject *find_stream;
+    PyObject *pool;          /* a pool's handle: the calls are cudaMallocFromPoolAsync and cudaFreeAsync themselves */
+    unsigned long long largest;
+    unsigned long long current, peak, allocations, frees;
+} Ledger;
+
+static PyObject *str_allocate_unusual, *str_refuse, *str_reject, *str_refuse_free, *str_free_failed, *str_stream_in_place,
+    *str_handle;
+
+/* Call a method that must raise; return NULL with its exception, or with one that says that it did not. */
+static PyObject *
+raise_by(Ledger *self, PyObject *method, PyObject *const *arguments, size_t count)
+{
+    PyObject *stack[5] = {(PyObject *)self};
+    for (size_t i = 0; i < count; i++) {
+        stack[i + 1] = arguments[i];
+    }
+    PyObject *result = PyObject_VectorcallMethod(method, stack, count + 1, NULL);
+    if (result != NULL) {
+        Py_DECREF(result);
+        PyErr_Format(PyExc_SystemError, "%U did not raise", method);
+    }
+    return NULL;
+}
+
+/* Take the exception that is set, as an object with its traceback. */
+static PyObject *
+take_exception(void)
+{
+#if PY_VERSION_HEX >= 0x030C0000
+    return PyErr_GetRaisedException();
+#else
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    PyErr_NormalizeException(&type, &value, &traceback);
+    if (traceback != NULL) {
+        PyException_SetTraceback(value, traceback);
+    }
+    Py_XDECREF(type);
+    Py_XDECREF(traceback);
+    return value;
+#endif
+}
+
+/* Whether a size is a plain int from 1 to the largest that can be had, and which. */
+static int
+usual_size(Ledger *self, PyObject *size, unsigned long long *nbytes)
+{
+    if (!PyLong_CheckExact(size)) {
+        return 0;
+    }
+    int overflow;
+    long long value = PyLong_AsLongLongAndOverflow(size, &overflow);
+    *nbytes = (unsigned long long)value;
+    return !overflow && value > 0 && *nbytes <= self->largest;
+}
+
+static PyObject *
+refuse(Ledger *self, PyObject *size)
+{
+    if (!PyErr_ExceptionMatches(PyExc_Exception)) {
+        return NULL;
+    }
+    PyObject *error = take_exception();
+    PyObject *arguments[] = {error, size};
+    raise_by(self, str_refuse, arguments, 2);
+    Py_DECREF(error);
+    return NULL;
+}
+
+/* Book a new block, after checking that it can be one. Steals `ptr`. */
+static PyObject *
+book(Ledger *self, PyObject *ptr, PyObject *entry, unsigned long long nbytes)
+{
+    int overflow = 0;
+    int known = PyLong_CheckExact(ptr) ? PyDict_Contains(self->live, ptr) : 0;
+    if (known < 0) {
+        goto failed;
+    }
+    if (known || !PyLong_CheckExact(ptr) || (PyLong_AsLongLongAndOverflow(ptr, &overflow) <= 0 && overflow <= 0)) {
+        raise_by(self, str_reject, &ptr, 1);
+        goto failed;
+    }
+    if (PyDict_SetItem(self->live, ptr, entry) < 0) {
+        goto failed;
+    }
+    self->allocations++;
+    self->current += nbytes;
+    if (self->current > self->peak) {
+        self->peak = self->current;
+    }
+    return ptr;
+failed:
+    Py_DECREF(ptr);
+    return NULL;
+}
+
+PyDoc_STRVAR(allocate_doc, "allocate($self, size_in_bytes, /)\n--\n\nReturn the address of a new block.");
+
+static PyObject *
+ledger_allocate(Ledger *self, PyObject *size)
+{
+    unsigned long long nbytes;
+    if (!usual_size(self, size, &nbytes)) {
+        return PyObject_CallMethodOneArg((PyObject *)self, str_allocate_unusual, size);
+    }
+    PyObject *ptr = PyObject_CallOneArg(self->allocate, size);
+    return ptr == NULL ? refuse(self, size) : book(self, ptr, size, nbytes);
+}
+
+/* The stream in force on the device: without scopes, what the device keeps; else what Python finds. New reference. */
+static PyObject *
+stream_in_force(Ledger *self)
+{
+    PyObject *scopes;
+    if (PyContextVar_Get(self->stream_scopes, NULL, &scopes) < 0) {
+        return NULL;
+    }
+    int entered = PyTuple_GET_SIZE(scopes) > 0;
+    Py_DECREF(scopes);
+    if (!entered) {
+        PyObject *stream = PyObject_GetAttr(self->device, str_stream_in_place);
+        if (stream != Py_None) {
+            return stream;
+        }
+        Py_DECREF(stream);
+    }
+    return PyObject_CallOneArg(self->find_stream, self->device);
+}
+
+/* Call the allocator, or the pool itself, with a stream. New reference. */
+static PyObject *
+allocate_on(Ledger *self, PyObject *size, PyObject *stream)
+{
+    if (self->pool == Py_None) {
+        PyObject *arguments[] = {size, stream};
+        return PyObject_Vectorcall(self->allocate, arguments, 2, NULL);
+    }
+    PyObject *handle = PyObject_GetAttr(stream, str_handle);
+    if (handle == NULL) {
+        return NULL;
+    }
+    PyObject *arguments[] = {size, self->pool, handle};
+    PyObject *ptr = PyObject_Vectorcall(self->allocate, arguments, 3, NULL);
+    Py_DECREF(handle);
+    return ptr;
+}
+
+static PyObject *
+deallocate_on(Ledger *self, PyObject *ptr, PyObject *size, PyObject *stream)
+{
+    if (self->pool == Py_None) {
+        PyObject *arguments[] = {ptr, size, stream};
+        return PyObject_Vectorcall(self->deallocate, arguments, 3, NULL);
+    }
+    PyObject *handle = PyObject_GetAttr(stream, str_handle);
+    if (handle == NULL) {
+        return NULL;
+    }
+    PyObject *arguments[] = {ptr, handle};
+    PyObject *result = PyObject_Vectorcall(self->deallocate, arguments, 2, NULL);
+    Py_DECREF(handle);
+    return result;
+}
+
+static PyObject *
+stream_ledger_allocate(Ledger *self, PyObject *size)
+{
+    unsigned long long nbytes;
+    if (!usual_size(self, size, &nbytes)) {
+        return PyObject_CallMethodOneArg((PyObject *)self, str_allocate_unusual, size);
+    }
+    PyObject *stream = stream_in_force(self);
+    if (stream == NULL) {
+        return NULL;
+    }
+    PyObject *entry = PyTuple_Pack(2, size, stream);
+    Py_DECREF(stream);
+    if (entry == NULL) {
+        return NULL;
+    }
+    PyObject *ptr = allocate_on(self, size, PyTuple_GET_ITEM(entry, 1));
+    PyObject *booked = ptr == NULL ? refuse(self, size) : book(self, ptr, entry, nbytes);
+    Py_DECREF(entry);
+    return booked;
+}
+
+/* Whether a block may be freed with the size given; raise if not. 0 with no exception set: there is nothing to do. */
+static int
+may_free(Ledger *self, PyObject *ptr, PyObject *size, PyObject *given)
+{
+    int same = size == NULL ? 0 : PyObject_RichCompareBool(size, given, Py_EQ);
+    if (same != 0) {
+        return same > 0;
+    }
+    PyObject *stack[] = {(PyObject *)self, ptr, size == NULL ? Py_None : size, given};
+    Py_XDECREF(PyObject_VectorcallMethod(str_refuse_free, stack, 4, NULL));
+    return 0;
+}
+
+/* Put a block back on the books that the allocator failed to take, and raise what its exception means. */
+static void
+keep(Ledger *self, PyObject *ptr, PyObject *entry)
+{
+    PyObject *error = take_exception();
+    if (PyDict_SetItem(self->live, ptr, entry) == 0) {
+        raise_by(self, str_free_failed, &error, 1);
+    }
+    Py_DECREF(error);
+}
+
+/* Free a block: `size` of its entry, `stream` or NULL. Both belong to the entry. */
+static PyObject *
+deallocate(Ledger *self, PyObject *ptr, PyObject *given, PyObject *entry, PyObject *size, PyObject *stream)
+{
+    if (!may_free(self, ptr, size, given)) {
+        return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
+    }
+    /* Off the books before the allocator has it: from then on it may hand the address out again. */
+    if (PyDict_DelItem(self->live, ptr) < 0) {
+        return NULL;
+    }
+    PyObject *arguments[] = {ptr, size};
+    PyObject *result = stream == NULL ? PyObject_Vectorcall(self->deallocate, arguments, 2, NULL)
+                                      : deallocate_on(self, ptr, size, stream);
+    if (result == NULL) {
+        keep(self, ptr, entry);
+        return NULL;
+    }
+    Py_DECREF(result);
+    self->current -= PyLong_AsUnsignedLongLong(size);
+    self->frees++;
+    Py_RETURN_NONE;
+}
+
+static int
+two_arguments(Py_ssize_t count)
+{
+    if (count != 2) {
+        PyErr_Format(PyExc_TypeError, "deallocate() takes ptr and size_in_bytes, and was given %zd arguments", count);
+    }
+    return count == 2;
+}
+
+PyDoc_STRVAR(deallocate_doc, "deallocate($self, ptr, size_in_bytes, /)\n--\n\nTake back a block.");
+
+static PyObject *
+ledger_deallocate(Ledger *self, PyObject *const *arguments, Py_ssize_t count)
+{
+    if (!two_arguments(count)) {
+        return NULL;
+    }
+    PyObject *size = PyDict_GetItemWithError(self->live, arguments[0]);
+    if (size == NULL && PyErr_Occurred()) {
+        return NULL;
+    }
+    Py_XINCREF(size);
+    PyObject *result = deallocate(self, arguments[0], arguments[1], size, size, NULL);
+    Py_XDECREF(size);
+    return result;
+}
+
+static PyObject *
+stream_ledger_deallocate(Ledger *self, PyObject *const *arguments, Py_ssize_t count)
+{
+    if (!two_arguments(count)) {
+        return NULL;
+    }
+    PyObject *entry = PyDict_GetItemWithError(self->live, arguments[0]);
+    if (entry == NULL && PyErr_Occurred()) {
+        return NULL;
+    }
+    Py_XINCREF(entry);
+    PyObject *size = entry == NULL ? NULL : PyTuple_GET_ITEM(entry, 0);
+    PyObject *stream = entry == NULL ? NULL : PyTuple_GET_ITEM(entry, 1);
+    PyObject *result = deallocate(self, arguments[0], arguments[1], entry, size, stream);
+    Py_XDECREF(entry);
+    return result;
+}
+
+static int
+ledger_traverse(Ledger *self, visitproc visit, void *arg)
+{
+    Py_VISIT(Py_TYPE(self));
+    Py_VISIT(self->live);
+    Py_VISIT(self->allocate);
+    Py_VISIT(self->deallocate);
+    Py_VISIT(self->device);
+    Py_VISIT(self->stream_scopes);
+    Py_VISIT(self->find_stream);
+    Py_VISIT(self->pool);
+    return 0;
+}
+
+static int
+ledger_clear(Ledger *self)
+{
+    Py_CLEAR(self->live);
+    Py_CLEAR(self->allocate);
+    Py_CLEAR(self->deallocate);
+    Py_CLEAR(self->device);
+    Py_CLEAR(self->stream_scopes);
+    Py_CLEAR(self->find_stream);
+    Py_CLEAR(self->pool);
+    return 0;
+}
+
+static void
+ledger_dealloc(Ledger *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    PyObject_GC_UnTrack(self);
+    ledger_clear(self);
+    type->tp_free(self);
+    Py_DECREF(type);
+}
+
+static PyObject *
+ledger_new(PyTypeObject *type, PyObject *Py_UNUSED(arguments), PyObject *Py_UNUSED(keywords))
+{
+    Ledger *self = (Ledger *)type->tp_alloc(type, 0);
+    if (self == NULL) {
+        return NULL;
+    }
+    self->live = PyDict_New();
+    self->allocate = Py_NewRef(Py_None);
+    self->deallocate = Py_NewRef(Py_None);
+    self->device = Py_NewRef(Py_None);
+    self->stream_scopes = Py_NewRef(Py_None);
+    self->find_stream = Py_NewRef(Py_None);
+    self->pool = Py_NewRef(Py_None);
+    self->largest = LLONG_MAX;
+    if (self->live == NULL) {
+        Py_DECREF(self);
+        return NULL;
+    }
+    return (PyObject *)self;
+}
+
+static PyMemberDef ledger_members[] = {
+    {"_live", T_OBJECT_EX, offsetof(Ledger, live), READONLY, NULL},
+    {"_allocate", T_OBJECT_EX, offsetof(Ledger, allocate), 0, NULL},
+    {"_deallocate", T_OBJECT_EX, offsetof(Ledger, deallocate), 0, NULL},
+    {"device", T_OBJECT_EX, offsetof(Ledger, device), 0, NULL},
+    {"_stream_scopes", T_OBJECT_EX, offsetof(Ledger, stream_scopes), 0, NULL},
+    {"_find_stream", T_OBJECT_EX, offsetof(Ledger, find_stream), 0, NULL},
+    {"_pool", T_OBJECT_EX, offsetof(Ledger, pool), 0, NULL},
+    {"_largest", T_ULONGLONG, offsetof(Ledger, largest), 0, NULL},
+    {"_current", T_ULONGLONG, offsetof(Ledger, current), 0, NULL},
+    {"_peak", T_ULONGLONG, offsetof(Ledger, peak), 0, NULL},
+    {"_allocations", T_ULONGLONG, offsetof(Ledger, allocations), 0, NULL},
+    {"_frees", T_ULONGLONG, offsetof(Ledger, frees), 0, NULL},
+    {NULL},
+};
+
+static PyMethodDef ledger_methods[] = {
+    {"allocate", (PyCFunction)ledger_allocate, METH_O, allocate_doc},
+    {"deallocate", (PyCFunction)(void (*)(void))ledger_deallocate, METH_FASTCALL, deallocate_doc},
+    {NULL},
+};
+
+static PyMethodDef stream_ledger_methods[] = {
+    {"allocate", (PyCFunction)stream_ledger_allocate, METH_O, allocate_doc},
+    {"deallocate", (PyCFunction)(void (*)(void))stream_ledger_deallocate, METH_FASTCALL, deallocate_doc},
+    {NULL},
+};
+
+static PyType_Slot ledger_slots[] = {
+    {Py_tp_doc, "The live blocks of an allocator, and the calls to it."},
+    {Py_tp_new, ledger_new},
+    {Py_tp_dealloc, ledger_dealloc},
+    {Py_tp_traverse, ledger_traverse},
+    {Py_tp_clear, ledger_clear},
+    {Py_tp_members, ledger_members},
+    {Py_tp_methods, ledger_methods},
+    {0, NULL},
+};
+
+static PyType_Slot stream_ledger_slots[] = {
+    {Py_tp_doc, "A ledger of an allocator that takes the stream with each call."},
+    {Py_tp_dealloc, ledger_dealloc},
+    {Py_tp_traverse, ledger_traverse},
+    {Py_tp_clear, ledger_clear},
+    {Py_tp_methods, stream_ledger_methods},
+    {0, NULL},
+};
+
+#define LEDGER_FLAGS (Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC)
+
+static PyType_Spec ledger_spec = {
+    "allotment.layers._ledger_native.Ledger", sizeof(Ledger), 0, LEDGER_FLAGS, ledger_slots};
+static PyType_Spec stream_ledger_spec = {
+    "allotment.layers._ledger_native.StreamLedger", sizeof(Ledger), 0, LEDGER_FLAGS, stream_ledger_slots};
+
+static int
+intern(PyObject **name, const char *text)
+{
+    if (*name == NULL) {
+        *name = PyUnicode_InternFromString(text);
+    }
+    return *name == NULL ? -1 : 0;
+}
+
+static int
+module_exec(PyObject *module)
+{
+    if (intern(&str_allocate_unusual, "_allocate_unusual") < 0 || intern(&str_refuse, "_refuse") < 0
+        || intern(&str_reject, "_reject") < 0 || intern(&str_refuse_free, "_refuse_free") < 0
+        || intern(&str_free_failed, "_free_failed") < 0 || intern(&str_stream_in_place, "stream_in_place") < 0
+        || intern(&str_handle, "handle") < 0) {
+        return -1;
+    }
+    PyObject *ledger = PyType_FromSpec(&ledger_spec);
+    if (ledger == NULL || PyModule_AddObjectRef(module, "Ledger", ledger) < 0) {
+        Py_XDECREF(ledger);
+        return -1;
+    }
+    PyObject *stream_ledger = PyType_FromSpecWithBases(&stream_ledger_spec, ledger);
+    Py_DECREF(ledger);
+    if (stream_ledger == NULL || PyModule_AddObjectRef(module, "StreamLedger", stream_ledger) < 0) {
+        Py_XDECREF(stream_ledger);
+        return -1;
+    }
+    Py_DECREF(stream_ledger);
+    return 0;
+}
+
+static PyModuleDef_Slot module_slots[] = {{Py_mod_exec, module_exec}, {0, NULL}};
+
+static struct PyModuleDef module_def = {
+    PyModuleDef_HEAD_INIT,
+    .m_name = "allotment.layers._ledger_native",
+    .m_doc = "The hot path of the accounts, compiled.",
+    .m_slots = module_slots,
+};
+
+PyMODINIT_FUNC
+PyInit__ledger_native(void)
+{
+    return PyModuleDef_Init(&module_def);
+}
