@@ -24,6 +24,7 @@ from allotment.errors import (
     PluginUnavailableError,
     ShuttingDownError,
     SizeMismatchError,
+    TraceError,
     UnknownAllocatorError,
     UnsupportedError,
     listed,
@@ -70,6 +71,11 @@ MESSAGES = [
         InvalidPointerError(pointer=0x7F00, allocator="mempool", owner="managed"),
         "allocator 'mempool' cannot free 0x7f00: the block is live in allocator 'managed'. Free it there.",
     ),
+    (
+        TraceError(origin="run.csv", line=7, problem="expected 4 columns, found 3"),
+        "run.csv, line 7: expected 4 columns, found 3.",
+    ),
+    (TraceError(origin="run.csv", problem="it cannot be read"), "run.csv: it cannot be read."),
     (
         SizeMismatchError(pointer=0x7F00, allocator="mempool", allocated=4096, given=2048),
         (
