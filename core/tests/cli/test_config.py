@@ -1,0 +1,112 @@
+import pytest
+
+
+@pytest.fixture
+def project(empty_folder):
+    def write(text):
+        path = empty_folder / "allotment.toml"
+        path.write_text(text)
+        return path
+
+    return write
+
+
+def setting(document, key):
+    (found,) = (each for each in document["settings"] if each["key"] == key)
+    return found
+
+
+def outcome(document, name):
+    (found,) = (each for each in document["outcomes"] if each["setting"] == name)
+    return found
+
+
+def test_each_setting_has_its_value_and_origin(run_json, project):
+    path = project("quiet = true\n")
+    document = run_json("config", "show")
+
+    assert setting(document, "quiet") == {
+        "key": "quiet",
+        "value": True,
+        "origin": {"kind": "project file", "place": str(path)},
+        "shadowed": [],
+    }
+    assert setting(document, "platform")["origin"]["kind"] == "default"
+
+
+def test_what_a_stronger_place_overrules_is_shown(run, run_json, project, plain):
+    path = project('allocator = "weaker"\n')
+    environment = {"ALLOTMENT_ALLOCATOR": plain, "ALLOTMENT_PLATFORM": "sim:h200"}
+    found = setting(run_json("config", "show", **environment), "allocator")
+
+    assert (found["value"], found["origin"]["place"]) == (plain, "ALLOTMENT_ALLOCATOR")
+    assert found["shadowed"] == [{"value": "weaker", "origin": {"kind": "project file", "place": str(path)}}]
+    assert f"project file: {path}, overruled" in run("config", "show", **environment).stdout
+
+
+def test_what_was_asked_for_and_what_came_of_it_are_told(run_json, plain):
+    document = run_json("config", "show", ALLOTMENT_ALLOCATOR=plain, ALLOTMENT_PLATFORM="sim:h200")
+
+    assert outcome(document, "platform")["got"] == "sim:h200 (asked for by ALLOTMENT_PLATFORM)"
+    assert outcome(document, "allocator of cuda:0") == {
+        "setting": "allocator of cuda:0",
+        "asked": plain,
+        "got": plain,
+        "error": None,
+    }
+
+
+def test_an_allocator_that_cannot_be_had_has_exit_code_1(run_json):
+    environment = {"ALLOTMENT_ALLOCATOR": "rmmm", "ALLOTMENT_PLATFORM": "sim:h200"}
+    found = outcome(run_json("config", "show", exit_code=1, **environment), "allocator of cuda:0")
+
+    assert found["got"] is None
+    assert "allocator 'rmmm' is not installed" in found["error"]
+
+
+def test_a_platform_that_cannot_be_had_has_exit_code_1(run_json):
+    document = run_json("config", "show", exit_code=1, ALLOTMENT_PLATFORM="cuda")
+
+    assert "platform 'cuda' is not available" in outcome(document, "platform")["error"]
+
+
+def test_an_option_that_the_allocator_does_not_have_is_told(run_json, project, plain):
+    project(f"[allocators.{plain}]\nsize = 3\n")
+    document = run_json("config", "show", exit_code=1)
+
+    assert "size" in outcome(document, f"allocators.{plain}")["error"]
+
+
+def test_a_device_that_is_not_here_is_told(run_json, project):
+    project('[devices."cuda:5"]\nallocator = "host"\n')
+
+    assert "no such device" in outcome(run_json("config", "show"), "devices.cuda:5")["got"]
+
+
+def test_notes_are_shown(run, run_json, project, empty_folder):
+    project("quiet = true\n")
+    (empty_folder / "pyproject.toml").write_text("[tool.allotment]\nquiet = false\n")
+
+    assert "is not used" in run_json("config", "show")["notes"][0]
+    assert "note: " in run("config", "show").stdout
+
+
+@pytest.mark.parametrize(("text", "told"), [("alocator = 1\n", "Did you mean 'allocator'?"), ("=\n", "not valid TOML")])
+def test_a_file_that_cannot_be_read_is_an_error_that_names_it(run, project, text, told):
+    path = project(text)
+    result = run("config", "show", "--json")
+
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert str(path) in result.stderr
+    assert told in result.stderr
+
+
+def test_the_precedence_is_in_the_document(run_json):
+    assert run_json("config", "show")["precedence"] == [
+        "scope",
+        "call",
+        "environment",
+        "project file",
+        "user file",
+        "default",
+    ]
