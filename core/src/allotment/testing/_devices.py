@@ -1,0 +1,134 @@
+"""Rules D: the right device."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from allotment.allocator import SupportsReservation, SupportsTrim
+from allotment.device import ScopedDevice
+from allotment.memory_kind import MemoryKind
+from allotment.testing._fixtures import AllocatorFixtures
+from allotment.testing._memory import Memory, pattern
+from allotment.testing._rule import rule
+from allotment.testing._subject import Subject
+from allotment.units import MAX_BYTES
+
+if TYPE_CHECKING:
+    from allotment.allocator import Allocator
+    from allotment.device import Device
+    from allotment.layers.accounting import AccountedAllocator
+    from allotment.platform import Platform
+    from allotment.registry import Plugin
+
+_TWO: Final = 2
+
+
+class DeviceTests(AllocatorFixtures):
+    """Rules D: the right device."""
+
+    @rule("D1", devices=_TWO)
+    def test_a_block_belongs_to_the_device_it_was_asked_for(self, subject: Subject) -> None:
+        for device, account in _account_each(subject):
+            ptr = account.allocate(5000)
+            found = subject.platform.pointer_attributes(ptr)
+            account.deallocate(ptr, 5000)
+
+            assert found.kind is MemoryKind.UNKNOWN or found.device == device.ordinal
+
+    @rule("D1", "M3", devices=_TWO)
+    def test_each_device_can_use_its_blocks(self, subject: Subject) -> None:
+        for device, account in _account_each(subject):
+            with ScopedDevice(device):
+                ptr, memory = account.allocate(5000), Memory(device)
+                memory.fill_by_kernel(ptr, 5000, 9, device.ordinal)
+                data = memory.read(ptr, 5000)
+                account.deallocate(ptr, 5000)
+
+            assert (data == 9).all()
+
+    @rule("D1", on_cuda=False)
+    def test_no_other_device_is_woken(self, plugin: Plugin, platform: Platform) -> None:
+        subject = Subject(plugin, platform, self.options)
+        device = _two_devices(subject)[1]
+        with ScopedDevice(device):
+            account = subject.account(device)
+            account.deallocate(account.allocate(5000), 5000)
+            account.statistics()
+            account.trim()
+            subject.leave()
+
+            assert subject.simulation.contexts() == {device.ordinal}
+
+    @rule("D2", devices=_TWO)
+    def test_the_current_device_is_afterwards_what_it_was_before(self, subject: Subject) -> None:
+        for _, account in _account_each(subject):
+            for current in range(subject.platform.device_count()):
+                subject.platform.set_current_device(current)
+                ptr = account.allocate(5000)
+                assert subject.platform.current_device() == current, "after allocate"
+                account.deallocate(ptr, 5000)
+                assert subject.platform.current_device() == current, "after deallocate"
+                with suppress(MemoryError):
+                    account.allocate(MAX_BYTES)
+                assert subject.platform.current_device() == current, "after an allocate that failed"
+
+    @rule("D2", devices=_TWO)
+    def test_the_allocator_itself_leaves_the_current_device_alone(self, subject: Subject) -> None:
+        for device in _two_devices(subject):
+            with ScopedDevice(device):
+                calls = subject.bare(device)
+                ptr = calls.allocate(5000)
+                calls.deallocate(ptr, 5000)
+                _ask_abilities(calls.allocator)
+                assert subject.platform.current_device() == device.ordinal
+
+    @rule("D3", devices=_TWO)
+    def test_a_block_can_be_freed_while_another_device_is_current(self, subject: Subject) -> None:
+        for _, account in _account_each(subject):
+            for current in range(subject.platform.device_count()):
+                ptr = account.allocate(5000)
+                subject.platform.set_current_device(current)
+                account.deallocate(ptr, 5000)
+
+            assert account.statistics().live == 0
+
+    @rule("D3", devices=_TWO)
+    def test_one_object_serves_all_devices_if_it_is_bound_to_none(self, subject: Subject) -> None:
+        if subject.traits.device_bound:
+            pytest.skip(f"{self.allocator_name} declares device_bound")
+        devices = _two_devices(subject)
+        allocator = subject.bare(devices[0]).allocator
+        accounts = [subject.account(device, allocator) for device in devices]
+        pointers = [account.allocate(3000) for account in accounts]
+
+        for device, ptr in zip(devices, pointers, strict=True):
+            Memory(device).write(ptr, pattern(3000, seed=device.ordinal))
+        for device, account, ptr in zip(devices, accounts, pointers, strict=True):
+            assert (Memory(device).read(ptr, 3000) == pattern(3000, seed=device.ordinal)).all()
+            account.deallocate(ptr, 3000)
+
+
+def _two_devices(subject: Subject) -> list[Device]:
+    """Return the CUDA devices that the allocator serves, or skip the test of one that serves no two."""
+    devices = [device for device in subject.devices if device.is_cuda]
+    if len(devices) < _TWO:
+        pytest.skip(f"{subject.plugin.name} serves no two CUDA devices here: {subject.refusals}")
+    return devices
+
+
+def _account_each(subject: Subject) -> list[tuple[Device, AccountedAllocator]]:
+    """Return the accounts on each device: of one object, if it is bound to none."""
+    devices = _two_devices(subject)
+    shared = None if subject.traits.device_bound else subject.bare(devices[0]).allocator
+    return [(device, subject.account(device, shared)) for device in devices]
+
+
+def _ask_abilities(allocator: Allocator) -> None:
+    if isinstance(allocator, SupportsReservation):
+        allocator.reservation()
+        allocator.reset_peak_reservation()
+    if isinstance(allocator, SupportsTrim):
+        allocator.trim(0)

@@ -1,0 +1,138 @@
+"""Rules R: accounts, what is held, and giving it back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+import pytest
+
+from allotment.allocator import SupportsReservation, SupportsTrim
+from allotment.errors import SizeMismatchError
+from allotment.testing._allocation import SIZES
+from allotment.testing._fixtures import AllocatorFixtures
+from allotment.testing._ledger import outstanding_bytes
+from allotment.testing._memory import pattern
+from allotment.testing._rule import rule
+from allotment.units import MAX_BYTES
+
+if TYPE_CHECKING:
+    from allotment.testing._subject import Subject
+
+
+class ReservationTests(AllocatorFixtures):
+    """Rules R: accounts, what is held, and giving it back."""
+
+    @rule("R1")
+    def test_the_accounts_are_exact(self, subject: Subject) -> None:
+        account = subject.account()
+
+        first, second = account.allocate(3000), account.allocate(500)
+        account.deallocate(first, 3000)
+        with pytest.raises(MemoryError):
+            account.allocate(MAX_BYTES)
+        with pytest.raises(SizeMismatchError):
+            account.deallocate(second, 501)
+        statistics = account.statistics()
+        account.deallocate(second, 500)
+
+        assert (statistics.current, statistics.peak, statistics.live) == (500, 3500, 1)
+        assert (statistics.allocations, statistics.frees, statistics.failed_allocations) == (2, 1, 1)
+        assert account.statistics().current == account.statistics().live == 0
+
+    @rule("R1")
+    def test_resetting_the_peak_leaves_the_rest(self, subject: Subject) -> None:
+        account = subject.account()
+        first, second = account.allocate(3000), account.allocate(500)
+        account.deallocate(first, 3000)
+
+        account.reset_peak()
+
+        statistics = account.statistics()
+        assert (statistics.current, statistics.peak, statistics.allocations, statistics.frees) == (500, 500, 2, 1)
+        account.deallocate(second, 500)
+
+    @rule("R2")
+    def test_what_is_held_is_at_least_what_is_handed_out(self, subject: Subject) -> None:
+        subject.require(SupportsReservation, "it does not say what it holds")
+        calls = subject.bare()
+        allocator, handed_out = cast("SupportsReservation", calls.allocator), 0
+
+        for size in SIZES:
+            calls.allocate(size)
+            handed_out += size
+            held = allocator.reservation()
+            assert held.current >= handed_out
+            assert held.peak >= held.current
+
+    @rule("R2")
+    def test_the_peak_of_what_is_held_stays_until_it_is_reset(self, subject: Subject) -> None:
+        subject.require(SupportsReservation, "it does not say what it holds")
+        calls = subject.bare()
+        allocator = cast("SupportsReservation", calls.allocator)
+        ptr = calls.allocate(100_000_000)
+        peak = allocator.reservation().peak
+        calls.deallocate(ptr, 100_000_000)
+        subject.account(allocator=calls.allocator).trim()
+
+        kept = allocator.reservation().peak
+        allocator.reset_peak_reservation()
+        reset = allocator.reservation()
+
+        assert kept == peak >= 100_000_000
+        assert reset.peak == reset.current
+
+    @rule("R3", on_cuda=False)
+    def test_trimming_gives_idle_memory_back_to_the_driver(self, subject: Subject) -> None:
+        subject.require(SupportsTrim, "there is nothing to trim")
+        calls = subject.bare()
+        free = [subject.platform.memory_info(ordinal).free for ordinal in range(subject.platform.device_count())]
+        for size in SIZES * 3:
+            calls.allocate(size)
+        calls.free_all()
+
+        cast("SupportsTrim", calls.allocator).trim(0)
+
+        now = [subject.platform.memory_info(ordinal).free for ordinal in range(subject.platform.device_count())]
+        assert outstanding_bytes(subject.simulation.calls) == 0
+        assert now == free
+
+    @rule("R3")
+    def test_trimming_returns_what_it_gave_back(self, subject: Subject) -> None:
+        subject.require(SupportsTrim, "there is nothing to trim")
+        subject.require(SupportsReservation, "it does not say what it holds")
+        calls = subject.bare()
+        ptr = calls.allocate(3_000_000)
+        calls.deallocate(ptr, 3_000_000)
+        before = cast("SupportsReservation", calls.allocator).reservation().current
+
+        given_back = cast("SupportsTrim", calls.allocator).trim(0)
+        again = cast("SupportsTrim", calls.allocator).trim(0)
+
+        after = cast("SupportsReservation", calls.allocator).reservation().current
+        assert given_back == before - after
+        assert given_back > 0 or before == 0
+        assert again == 0
+
+    @rule("R3", "M3")
+    def test_trimming_leaves_live_blocks_alone(self, subject: Subject) -> None:
+        subject.require(SupportsTrim, "there is nothing to trim")
+        calls = subject.bare()
+        blocks = [(calls.allocate(size), size) for size in SIZES]
+        for number, (ptr, size) in enumerate(blocks):
+            subject.memory.write(ptr, pattern(size, seed=number))
+        for ptr, size in blocks[::2]:
+            calls.deallocate(ptr, size)
+
+        cast("SupportsTrim", calls.allocator).trim(0)
+
+        for number, (ptr, size) in list(enumerate(blocks))[1::2]:
+            assert (subject.memory.read(ptr, size) == pattern(size, seed=number)).all()
+
+    @rule("R3")
+    def test_trimming_keeps_what_it_is_told_to_keep(self, subject: Subject) -> None:
+        subject.require(SupportsTrim, "there is nothing to trim")
+        calls = subject.bare()
+        ptr = calls.allocate(3_000_000)
+        calls.deallocate(ptr, 3_000_000)
+
+        assert cast("SupportsTrim", calls.allocator).trim(2**50) == 0

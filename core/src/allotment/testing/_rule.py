@@ -1,0 +1,133 @@
+"""The rules of the allocator contract, and how a test says which of them it checks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import wraps
+from typing import TYPE_CHECKING, Final, ParamSpec
+
+import pytest
+
+from allotment.errors import listed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+CONTRACT_PAGE: Final = "docs/reference/allocator-contract.md"
+
+RULES: Final = {
+    "A1": "There are two methods, called by position",
+    "A2": "A returned pointer is a plain int above 0",
+    "A3": "An address is never handed out while it is live",
+    "A4": "Memory that was freed is used again",
+    "S1": "Zero bytes never reach the allocator",
+    "S2": "Sizes are checked before the allocator is called, and arrive as plain ints",
+    "S3": "Every size is served or out of memory",
+    "O1": "A wrong free is refused and changes nothing",
+    "O2": "A foreign pointer is refused with its owner's name",
+    "O3": "A block goes back to the allocator that made it",
+    "M1": "The memory is of the declared kind",
+    "M2": "Every block has the declared alignment",
+    "M3": "Every byte of a block is its own",
+    "M4": "Memory declared host-accessible is",
+    "D1": "The memory is the device's, and no other device is woken",
+    "D2": "The current device is afterwards what it was before",
+    "D3": "A block can be freed while another device is current",
+    "W1": "Stream-ordered memory is reused in the order of streams, without waiting",
+    "W2": "A recorded use keeps a freed block from reuse",
+    "W3": "Memory that knows no streams is reused after all work",
+    "T1": "Any thread may allocate and free at any time",
+    "T2": "A call that fails keeps no lock",
+    "T3": "A finaliser may free in the middle of a call",
+    "R1": "The accounts are exact",
+    "R2": "What is held is at least what is handed out",
+    "R3": "Trimming gives idle memory back, and only that",
+    "E1": "Out of memory is one typed error, after which everything works",
+    "E2": "A call that fails leaves nothing behind",
+    "E3": "A free that fails says so, and the block stays live",
+    "L1": "The allocator outlives its arrays",
+    "L2": "Closing gives everything back",
+    "L3": "Nothing is called once shutdown has begun",
+    "L4": "A forked child gets an error and calls nothing",
+    "P1": "What is declared is well-formed and whole",
+    "P2": "Options are a frozen value with defaults",
+    "P3": "Asking for availability has no effect",
+    "P4": "Availability is kept",
+    "P5": "Importing the plugin is cheap",
+}
+"""The title of each rule by its id, as on the contract page."""
+
+P = ParamSpec("P")
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """What a test of the kit checks, and where it runs.
+
+    Parameters
+    ----------
+    rules
+        The ids of the rules.
+    profiles
+        The simulated machines it runs on; the suite's own choice if not given.
+    on_cuda
+        Whether it runs on real devices too.
+    devices
+        How many CUDA devices it needs.
+    """
+
+    rules: tuple[str, ...]
+    profiles: tuple[str, ...] | None = None
+    on_cuda: bool = True
+    devices: int = 1
+
+    def __str__(self) -> str:
+        return "; ".join(f"{number} ({RULES[number]})" for number in self.rules)
+
+
+def rule(
+    *ids: str, profiles: tuple[str, ...] | None = None, on_cuda: bool = True, devices: int = 1
+) -> Callable[[Callable[P, None]], Callable[P, None]]:
+    """Return a decorator that says which rules a test checks, and adds them to the message of its failure.
+
+    Parameters
+    ----------
+    *ids
+        The ids of the rules.
+    profiles
+        The simulated machines to run it on; by default those of the suite.
+    on_cuda
+        Whether real devices can show it.
+    devices
+        How many CUDA devices it needs.
+
+    Raises
+    ------
+    ValueError
+        For an id that no rule has.
+    """
+    if unknown := [number for number in ids if number not in RULES] or not ids:
+        raise ValueError(f"there is no rule {unknown}; there are {listed(tuple(RULES))}")
+    check = Check(ids, profiles, on_cuda, devices)
+
+    def decorate(test: Callable[P, None]) -> Callable[P, None]:
+        @wraps(test)
+        def checked(*args: P.args, **kwargs: P.kwargs) -> None:
+            try:
+                test(*args, **kwargs)
+            except pytest.skip.Exception:
+                raise
+            except BaseException as error:
+                error.add_note(f"rule {check} of the allocator contract: {CONTRACT_PAGE}#rule-{ids[0].lower()}")
+                raise
+
+        checked.__dict__["check"] = check
+        return checked
+
+    return decorate
+
+
+def check_of(test: Callable[..., object]) -> Check | None:
+    """Return what a test checks; ``None`` for a test that is none of the kit's."""
+    found: Check | None = getattr(test, "check", None)
+    return found

@@ -1,0 +1,46 @@
+"""What runs in processes of its own. `test_wrong_allocators` shows the ends of processes; here are imports."""
+
+import pytest
+
+from allotment.testing._lifetime import factory_reference, run_program
+from allotment.testing._subject import Subject
+
+
+def plugin_file(tmp_path, text):
+    path = tmp_path / "mine.py"
+    path.write_text(text + "\nclass Mine: ...\n")
+    return {"reference": f"{path}:Mine"}
+
+
+def test_a_plugin_that_imports_little_passes(tmp_path):
+    run_program("import", plugin_file(tmp_path, "import json"))
+
+
+def test_a_plugin_that_imports_a_heavy_package_is_caught(tmp_path):
+    text = "import sys, types\nsys.modules['cupy'] = types.ModuleType('cupy')"  # as if CuPy were installed
+
+    with pytest.raises(AssertionError, match="importing the plugin imports cupy"):
+        run_program("import", plugin_file(tmp_path, text))
+
+
+def test_a_plugin_that_chooses_a_platform_at_import_is_caught(tmp_path):
+    with pytest.raises(AssertionError, match="chooses a platform"):
+        run_program("import", plugin_file(tmp_path, "import allotment\nallotment.get_devices()"))
+
+
+def test_a_plugin_that_fails_to_import_is_caught(tmp_path):
+    with pytest.raises(AssertionError, match="ZeroDivisionError"):
+        run_program("import", plugin_file(tmp_path, "1 / 0"))
+
+
+def test_a_process_that_prints_is_caught(tmp_path):
+    with pytest.raises(AssertionError, match="hello"):
+        run_program("import", plugin_file(tmp_path, "print('hello')"))
+
+
+def test_a_factory_is_found_in_its_file_or_its_package():
+    import json
+
+    assert factory_reference(Subject) == f"{Subject.__init__.__code__.co_filename}:Subject"
+    assert factory_reference(json.JSONDecoder).endswith("decoder.py:JSONDecoder")
+    assert factory_reference(json.load) == "json:load"
