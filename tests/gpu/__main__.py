@@ -26,6 +26,8 @@ SUITES = {
     "tests": "several parts together",
 }
 """Where a test lies, and what that proves; the first that fits counts."""
+FOLDERS = ("core/tests", "plugins", "tests/guides")
+"""Where tests for a GPU are; the others need tools that a GPU host lacks."""
 
 
 def main() -> int:
@@ -46,7 +48,8 @@ def main() -> int:
 
 def run_tests(arguments: list[str]) -> int:
     """Run the tests that are marked ``gpu`` and return pytest's exit code."""
-    command = [sys.executable, "-m", "pytest", "-m", "gpu", "-p", "no:cacheprovider", *arguments]
+    folders = [folder for folder in FOLDERS if (ROOT / folder).exists()]
+    command = [sys.executable, "-m", "pytest", "-m", "gpu", "-p", "no:cacheprovider", *arguments, *folders]
     return subprocess.call(command, cwd=ROOT)
 
 
