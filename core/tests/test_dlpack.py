@@ -117,6 +117,11 @@ def test_strides_may_be_left_out_and_an_offset_given(versioned):
     assert (tensor.ptr, tensor.strides) == (made.data.ctypes.data + 32, (32, 8))
 
 
+def test_a_negative_stride_that_was_divided_without_its_sign_is_negative_again():
+    made = Made(np.arange(4.0), versioned=False, shape=(2,), strides=(2**61 - 1,))  # what CuPy 14.2 writes for -8 bytes
+    assert import_capsule(made.capsule()).strides == (-8,)
+
+
 def test_a_scalar_needs_neither_shape_nor_strides():
     made = Made(np.zeros(1), versioned=True, shape=())
     made.managed.tensor.shape = None

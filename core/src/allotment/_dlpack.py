@@ -165,7 +165,7 @@ class ImportedTensor:
         self.shape: Shape = tuple(tensor.shape[: tensor.ndim])
         self.ptr = 0 if 0 in self.shape else _address(tensor)
         self.strides: Shape = (
-            tuple(step * self.dtype.itemsize for step in tensor.strides[: tensor.ndim])
+            tuple(_signed(step * self.dtype.itemsize) for step in tensor.strides[: tensor.ndim])
             if tensor.strides
             else contiguous_strides(self.shape, self.dtype.itemsize)
         )
@@ -174,6 +174,11 @@ class ImportedTensor:
     def __del__(self, is_running: Callable[[], bool] = _process.is_running) -> None:
         if self._deleter and is_running():
             _DELETER(self._deleter)(self._managed)
+
+
+def _signed(stride: int) -> int:
+    """Return a stride in bytes as 64 bits with a sign: CuPy 14 divides negative ones as if they had none."""
+    return (stride + 2**63) % 2**64 - 2**63
 
 
 def _address(tensor: Any) -> int:
