@@ -121,3 +121,9 @@ def test_a_large_block_costs_nothing_until_it_is_touched():
 
 def resident_pages() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1])
+
+
+@pytest.mark.parametrize("nbytes", [2**63 - 1, 2**62])
+def test_more_than_a_process_can_address_is_out_of_memory(nbytes):
+    with pytest.raises(MemoryError):
+        allocate_host(nbytes)

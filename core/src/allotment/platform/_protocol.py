@@ -108,6 +108,10 @@ class Platform(Protocol):
         """Make later work of one stream wait for the present work of another, without waiting here."""
         ...
 
+    def wait_for_event(self, event: int, stream: int, ordinal: int) -> None:
+        """Make later work of a stream wait for an event's mark, without waiting here."""
+        ...
+
     def create_event(self, ordinal: int) -> int:
         """Return a new event without timing."""
         ...

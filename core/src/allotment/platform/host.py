@@ -101,6 +101,7 @@ class HostPlatform:
     synchronize_stream = _needs_cuda("synchronize_stream")
     stream_is_done = _needs_cuda("stream_is_done")
     wait_for_stream = _needs_cuda("wait_for_stream")
+    wait_for_event = _needs_cuda("wait_for_event")
     create_event = _needs_cuda("create_event")
     destroy_event = _needs_cuda("destroy_event")
     record_event = _needs_cuda("record_event")

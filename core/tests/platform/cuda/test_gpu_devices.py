@@ -170,3 +170,39 @@ print([cuda.has_context(ordinal) for ordinal in (0, 1)], cuda.current_device())
 print(cuda.pointer_attributes(cuda.malloc(64)).device)
 """
     assert output_of(script).splitlines() == ["[False, True] 0", "0"]
+
+
+@pytest.mark.multi_gpu
+def test_a_thread_without_a_context_has_none_after_another_device_was_current():
+    script = """
+from allotment.platform.cuda import CudaPlatform
+cuda = CudaPlatform()
+before = cuda.switch_device(1)
+ptr = cuda.malloc(64)
+print(cuda.current_device(), cuda.pointer_attributes(ptr).device)
+cuda.restore_context(before)
+print(cuda.current_device(), [cuda.has_context(ordinal) for ordinal in (0, 1)])
+cuda.set_current_device(1)
+cuda.restore_context(cuda.switch_device(0))
+print(cuda.current_device())
+"""
+    assert output_of(script).splitlines() == ["1 1", "0 [False, True]", "1"]
+
+
+@pytest.mark.multi_gpu
+def test_accounts_and_scopes_of_device_1_wake_no_other():
+    script = """
+import allotment as al
+class Plain:
+    platform = al.get_device("cuda:1").platform
+    def allocate(self, size_in_bytes): return self.platform.malloc(size_in_bytes)
+    def deallocate(self, ptr, size_in_bytes): self.platform.free(ptr)
+al.set_cuda_allocator(Plain())
+array = al.empty(1000, device="cuda:1")
+with al.ScopedDevice("cuda:1"):
+    al.empty(1000)
+del array
+al.synchronize()
+print([device.has_context for device in al.get_cuda_devices()], al.get_cuda_device())
+"""
+    assert output_of(script).splitlines() == ["[False, True] cuda:0"]

@@ -9,8 +9,8 @@ import re
 
 import pytest
 
-from allotment.platform import MemoryAdvice, PoolAccess, PoolAttribute
-from allotment.platform.cuda import _bindings, _contents, _devices, _platform, _pointers, _pools, _streams
+from allotment.platform import CaptureMode, CaptureStatus, MemoryAdvice, PoolAccess, PoolAttribute
+from allotment.platform.cuda import _bindings, _contents, _devices, _graphs, _platform, _pointers, _pools, _streams
 
 NO_CUPY = "CuPy is not installed"
 NO_BINDINGS = "cuda-bindings is not installed"
@@ -34,7 +34,13 @@ RUNTIME = {
     "getDevice": [],
     "getDeviceCount": [],
     "getDeviceProperties": ["device"],
+    "graphDestroy": ["graph"],
+    "graphExecDestroy": ["graphExec"],
+    "graphLaunch": ["graphExec", "stream"],
     "hostAlloc": ["size", "flags"],
+    "ipcCloseMemHandle": ["devPtr"],
+    "ipcGetMemHandle": ["devPtr"],
+    "ipcOpenMemHandle": ["handle", "flags"],
     "malloc": ["size"],
     "mallocFromPoolAsync": ["size", "pool", "stream"],
     "mallocManaged": ["size", "flags"],
@@ -52,8 +58,10 @@ RUNTIME = {
     "pointerGetAttributes": ["ptr"],
     "runtimeGetVersion": [],
     "setDevice": ["device"],
+    "streamBeginCapture": ["stream", "mode"],
     "streamCreateWithFlags": ["flags"],
     "streamDestroy": ["stream"],
+    "streamEndCapture": ["stream"],
     "streamIsCapturing": ["stream"],
     "streamQuery": ["stream"],
     "streamSynchronize": ["stream"],
@@ -96,6 +104,7 @@ def test_cupys_constants_have_the_values_that_are_used(cupy):
     assert runtime.hostAllocPortable == _platform._PORTABLE
     assert (runtime.streamDefault, runtime.streamNonBlocking) == (_streams._BLOCKING, _streams._NON_BLOCKING)
     assert runtime.eventDisableTiming == _streams._WITHOUT_TIMING
+    assert runtime.cudaIpcMemLazyEnablePeerAccess == _graphs._LAZY_PEER_ACCESS
     assert (runtime.memoryTypeHost, runtime.memoryTypeDevice) == (_pointers._HOST, _pointers._DEVICE)
     assert (runtime.memoryTypeManaged, runtime.memoryTypeUnregistered) == (_pointers._MANAGED, _contents._UNREGISTERED)
 
@@ -149,6 +158,37 @@ def test_the_bindings_agree_about_advice_and_access(bindings):
     assert [int(advice) for advice in runtime.cudaMemoryAdvise] == [int(advice) for advice in MemoryAdvice]
     assert int(runtime.cudaMemAccessFlags.cudaMemAccessFlagsProtReadWrite) == PoolAccess.READ_WRITE.value
     assert int(runtime.cudaMemAccessFlags.cudaMemAccessFlagsProtNone) == PoolAccess.NONE.value
+
+
+def test_the_bindings_agree_about_capture_modes_and_status(bindings):
+    from cuda.bindings import runtime
+
+    assert [int(mode) for mode in runtime.cudaStreamCaptureMode] == [int(mode) for mode in CaptureMode]
+    assert [int(status) for status in runtime.cudaStreamCaptureStatus] == [int(status) for status in CaptureStatus]
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("cudaStreamIsCapturing", ["stream"]),
+        ("cudaThreadExchangeStreamCaptureMode", ["mode"]),
+        ("cudaGraphInstantiateWithFlags", ["graph", "flags"]),
+        ("cudaDeviceGetGraphMemAttribute", ["device", "attr"]),
+        ("cudaDeviceGraphMemTrim", ["device"]),
+    ],
+)
+def test_the_bindings_take_what_they_are_given_about_graphs(bindings, name: str, arguments: list[str]):
+    from cuda.bindings import runtime
+
+    assert argument_names(getattr(runtime, name)) == arguments
+
+
+def test_the_bindings_name_the_accounts_of_graph_memory(bindings):
+    from cuda.bindings import runtime
+
+    assert [int(getattr(runtime.cudaGraphMemAttributeType, name)) for name in _bindings.GRAPH_MEMORY] == [0, 1, 2, 3]
+    assert int(runtime.cudaGraphInstantiateFlags.cudaGraphInstantiateFlagAutoFreeOnLaunch) == 1
+    assert int(runtime.cudaGraph_t(1 << 20)) == 1 << 20
 
 
 @pytest.mark.parametrize(

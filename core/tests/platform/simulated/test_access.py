@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from allotment.errors import PlatformError
-from allotment.platform._protocol import HOST_LOCATION, PoolAccess
+from allotment.platform._values import HOST_LOCATION, PoolAccess
 from allotment.platform.simulated import SimulatedPlatform
 
 
@@ -165,7 +165,7 @@ def test_a_fault_on_a_stream_shows_at_the_synchronise_not_at_the_launch(platform
 
 
 def test_a_kernel_may_touch_memory_that_is_freed_behind_it_in_its_stream(platform):
-    from allotment.platform._protocol import StridedMemory
+    from allotment.platform._values import StridedMemory
 
     stream = platform.create_stream(0, non_blocking=True, priority=0)
     ptr = platform.malloc_from_pool(64, platform.default_pool(0), stream)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from allotment.errors import PlatformError
-from allotment.platform._protocol import PoolAttribute, StridedMemory
+from allotment.platform._values import PoolAttribute, StridedMemory
 
 
 def test_a_call_is_logged_with_its_arguments_and_its_result(platform):
@@ -178,3 +178,24 @@ def test_work_on_a_stream_frees_at_once(platform):
 
     platform.launch(work, 0, 0)
     assert seen == [0]
+
+
+def test_calls_after_the_mark_can_be_told_at_once(platform):
+    told = []
+    platform.malloc(1)
+    platform.mark_shutdown(told.append)
+
+    platform.free(platform.malloc(1))
+
+    assert told == ["malloc", "free"]
+    assert [call.name for call in platform.calls if call.after_shutdown] == told
+
+
+def test_failures_that_did_not_come_yet_can_be_called_off(platform):
+    platform.fail("malloc", times=3)
+    with pytest.raises(PlatformError):
+        platform.malloc(1)
+
+    platform.stop_failing()
+
+    assert platform.malloc(1) > 0

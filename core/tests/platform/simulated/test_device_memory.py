@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from allotment.errors import PlatformError
 from allotment.memory_kind import MemoryKind
-from allotment.platform._protocol import PoolAttribute
+from allotment.platform._values import PoolAttribute
 from allotment.platform.simulated import SimulatedPlatform
 
 MIB, GIB = 2**20, 2**30

@@ -3,7 +3,8 @@
 import pytest
 
 from allotment.errors import PlatformError
-from allotment.platform._protocol import Platform, PoolAccess, PoolAttribute
+from allotment.platform._protocol import Platform
+from allotment.platform._values import PoolAccess, PoolAttribute
 from allotment.platform.simulated import SimulatedPlatform
 
 

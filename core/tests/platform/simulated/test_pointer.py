@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from allotment.memory_kind import MemoryKind
-from allotment.platform._protocol import HOST_LOCATION, PoolAccess
+from allotment.platform._values import HOST_LOCATION, PoolAccess
 
 
 def allocate(platform, kind, nbytes=4096):

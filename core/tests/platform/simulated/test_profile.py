@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from allotment.errors import ConfigError, PlatformUnavailableError
-from allotment.platform._protocol import DeviceProperties
+from allotment.platform._values import DeviceProperties
 from allotment.platform.simulated import SimulatedPlatform, load_profile, profile_names
 from allotment.platform.simulated._profile import _folder
 

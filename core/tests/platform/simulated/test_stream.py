@@ -301,3 +301,22 @@ def test_threads_work_side_by_side(platform):
         thread.join()
     assert failures == []
     assert platform.current_device() == 0
+
+
+def test_a_stream_waits_for_an_event_of_another(platform, read):
+    stream, other = (platform.create_stream(0, non_blocking=True, priority=0) for _ in range(2))
+    event, memory = platform.create_event(0), platform.malloc(1024)
+    platform.hold(stream)
+    platform.fill(memory, 4, 1024, stream, 0)
+    platform.record_event(event, stream, 0)
+    platform.wait_for_event(event, other, 0)
+    platform.fill(memory, 5, 1024, other, 0)
+    assert not platform.stream_is_done(other, 0)
+    platform.release(stream)
+    assert (read(memory, 1024) == 5).all()
+
+
+def test_an_event_that_was_never_recorded_is_not_waited_for(platform):
+    stream = platform.create_stream(0, non_blocking=True, priority=0)
+    platform.wait_for_event(platform.create_event(0), stream, 0)
+    assert platform.stream_is_done(stream, 0)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from allotment.errors import PlatformError
-from allotment.platform._protocol import HOST_LOCATION, MemoryAdvice, PoolAccess, StridedMemory
+from allotment.platform._values import HOST_LOCATION, MemoryAdvice, PoolAccess, StridedMemory
 from allotment.platform.simulated import SimulatedPlatform
 
 SIZE = 4096
@@ -77,12 +77,29 @@ def test_a_peer_copy_needs_no_grant_and_takes_no_pageable_memory(platform, numbe
     scene = Scene(platform, ())
     for source, target in itertools.product(ENDS, ENDS):
         src, dst = scene.make(source, numbers), scene.make(target, np.zeros(SIZE, np.uint8))
+        of, to = int(source.endswith("1")), int(target.endswith("1"))
         if "pageable" in (source, target):
             with pytest.raises(PlatformError, match="cudaErrorInvalidValue"):
-                platform.copy_peer(dst, 0, src, 1, SIZE, scene.streams[ordinal])
+                platform.copy_peer(dst, to, src, of, SIZE, scene.streams[ordinal])
         else:
-            platform.copy_peer(dst, 0, src, 1, SIZE, scene.streams[ordinal])
+            platform.copy_peer(dst, to, src, of, SIZE, scene.streams[ordinal])
             assert (scene.read(target, dst) == numbers).all()
+
+
+def test_a_peer_copy_is_refused_where_it_names_a_device_that_may_not_touch_the_pool(platform, numbers):
+    scene = Scene(platform, ())
+    src, dst = scene.make("pool 0", numbers), scene.make("pool 1", numbers)
+    for to, of in ((0, 1), (0, 0), (1, 1)):
+        with pytest.raises(PlatformError, match="cudaErrorInvalidValue"):
+            platform.copy_peer(dst, to, src, of, SIZE, 0)
+
+
+def test_a_copy_out_of_freed_memory_says_that_it_would_end_the_process(platform, numbers):
+    scene = Scene(platform, ())
+    src = scene.make("malloc 0", numbers)
+    platform.free(src)
+    with pytest.raises(PlatformError, match="SIGSEGV"):
+        platform.copy(numbers.ctypes.data, src, SIZE, 0, 0)
 
 
 def test_access_to_one_pool_opens_copies_in_both_directions(platform, numbers):

@@ -12,6 +12,12 @@ if TYPE_CHECKING:
 POOL_HANDLE: Final = "CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE"
 RANGE_START: Final = "CU_POINTER_ATTRIBUTE_RANGE_START_ADDR"
 RANGE_SIZE: Final = "CU_POINTER_ATTRIBUTE_RANGE_SIZE"
+GRAPH_MEMORY: Final = (
+    "cudaGraphMemAttrUsedMemCurrent",
+    "cudaGraphMemAttrUsedMemHigh",
+    "cudaGraphMemAttrReservedMemCurrent",
+    "cudaGraphMemAttrReservedMemHigh",
+)
 _HOST_BEFORE_13: Final = -1
 """``cudaCpuDeviceId``, which stood for the host before places had a type."""
 
@@ -85,6 +91,33 @@ class Bindings:
     def prefetch_to_host(self, ptr: int, nbytes: int, stream: int) -> None:
         """Move managed memory to the host in the order of a stream."""
         self._prefetch_to_host(ptr, nbytes, stream)
+
+    def capture_status(self, stream: int) -> int:
+        """Return whether a stream is captured; CuPy raises where a capture was invalidated."""
+        return int(self._call(self._runtime.cudaStreamIsCapturing, stream))
+
+    def exchange_capture_mode(self, mode: int) -> int:
+        """Set the calling thread's capture mode, and return the one before."""
+        modes = self._runtime.cudaStreamCaptureMode
+        return int(self._call(self._runtime.cudaThreadExchangeStreamCaptureMode, modes(mode)))
+
+    def instantiate_graph(self, graph: int) -> int:
+        """Return an executable graph whose launches free what earlier ones left allocated."""
+        flag = self._runtime.cudaGraphInstantiateFlags.cudaGraphInstantiateFlagAutoFreeOnLaunch
+        handle = self._runtime.cudaGraph_t(graph)
+        return int(self._call(self._runtime.cudaGraphInstantiateWithFlags, handle, int(flag)))
+
+    def graph_memory(self, ordinal: int) -> tuple[int, ...]:
+        """Return a device's graph memory in bytes: used, its high mark, reserved, its high mark."""
+        attributes = self._runtime.cudaGraphMemAttributeType
+        return tuple(
+            int(self._call(self._runtime.cudaDeviceGetGraphMemAttribute, ordinal, getattr(attributes, name)))
+            for name in GRAPH_MEMORY
+        )
+
+    def trim_graph_memory(self, ordinal: int) -> None:
+        """Give back what is mapped for graphs and not in use."""
+        self._call(self._runtime.cudaDeviceGraphMemTrim, ordinal)
 
     # Places: an ordinal up to version 12, a location with a type since 13.
 

@@ -52,12 +52,17 @@ class Calls:
         It goes by contexts because ``cudaSetDevice`` leaves its mark: without a context, ``cudaGetDevice`` goes on to
         name the device that was set last, and setting another one opens that one's context.
         """
-        context = self._primary_contexts.get(ordinal)
-        if context is None:
-            context = self._primary_contexts[ordinal] = self._bindings.primary_context(ordinal)
+        context = self._primary_contexts.get(ordinal) or self._open_context(ordinal)
         before: int = self._driver.ctxGetCurrent()
         self._driver.ctxSetCurrent(context)
         return before
+
+    def _open_context(self, ordinal: int) -> int:
+        if ordinal not in range(self._runtime.getDeviceCount()):
+            detail = f"there is no device {ordinal}"
+            raise PlatformError(call="cudaSetDevice", code="cudaErrorInvalidDevice", detail=detail)
+        context = self._primary_contexts[ordinal] = self._bindings.primary_context(ordinal)
+        return context
 
     def restore_context(self, before: int) -> None:
         """Make the context current that was so before."""

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from functools import cached_property
 from math import gcd, prod
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from allotment.platform._values import HOST_LOCATION, MemoryAdvice, StridedMemory
+from allotment.platform._values import HOST_LOCATION, CaptureMode, MemoryAdvice, StridedMemory
 from allotment.platform.cuda._calls import Calls
 from allotment.platform.cuda._devices import DeviceAttribute
 from allotment.platform.cuda._errors import platform_error, reports
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from contextlib import AbstractContextManager
 
 _ANY_TO_ANY: Final = 4
@@ -150,8 +152,20 @@ class Contents(Calls):
 
     @reports("cuLaunchKernel")
     def _run_assign(self, value: Any, words: Any, stream: int, ordinal: int) -> None:
-        with self._on(ordinal), self._as_current_stream(stream):
+        with self._may_load(stream), self._on(ordinal), self._as_current_stream(stream):
             self._assign(value, words)
+
+    @contextmanager
+    def _may_load(self, stream: int) -> Iterator[None]:
+        """Let a kernel be loaded at its first launch, which a strict capture of the stream would not survive."""
+        if not self._is_captured(stream):
+            yield
+            return
+        before = self._bindings.exchange_capture_mode(int(CaptureMode.RELAXED))
+        try:
+            yield
+        finally:
+            self._bindings.exchange_capture_mode(before)
 
     def _as_current_stream(self, stream: int) -> AbstractContextManager[Any]:
         """Return a context manager under which CuPy launches on a stream."""

@@ -9,6 +9,7 @@ from allotment.platform.cuda._availability import version_text
 from allotment.platform.cuda._contents import Contents
 from allotment.platform.cuda._devices import Devices
 from allotment.platform.cuda._errors import platform_error
+from allotment.platform.cuda._graphs import Graphs
 from allotment.platform.cuda._pointers import Pointers
 from allotment.platform.cuda._pools import Pools
 from allotment.platform.cuda._streams import Streams
@@ -22,7 +23,7 @@ _PORTABLE: Final = 1
 """``cudaHostAllocPortable``: page-locked for every device."""
 
 
-class CudaPlatform(Devices, Streams, Pools, Pointers, Contents):
+class CudaPlatform(Devices, Streams, Pools, Graphs, Pointers, Contents):
     """CUDA, through CuPy and cuda-bindings.
 
     The calls of the hot path are CuPy's own functions, bound to the instance, so that nothing stands between a caller

@@ -51,6 +51,12 @@ class Streams(Calls):
         finally:
             self.destroy_event(event)  # CUDA keeps it until the wait is over
 
+    @reports("cudaStreamWaitEvent")
+    def wait_for_event(self, event: int, stream: int, ordinal: int) -> None:
+        """Make later work of a stream wait for an event's mark, without waiting here."""
+        with self._on(ordinal):
+            self._runtime.streamWaitEvent(stream, event)
+
     @reports("cudaEventCreateWithFlags")
     def create_event(self, ordinal: int) -> int:
         """Return a new event without timing."""

@@ -2,8 +2,9 @@
 
 It answers as two H200s were recorded to answer, with real data in memory that costs the host nothing until it is
 touched. It is stricter than the hardware in three places, because a test should see what a GPU may hide: a kernel that
-touches freed memory or runs past a block always faults, a copy out of freed memory is refused where CUDA ends the
-process, and a pool refuses what it cannot hold before it maps anything. Contexts take no memory here.
+touches freed memory or runs past a block always faults, what would end the process on the hardware (a copy out of freed
+memory, say) is refused with ``SIGSEGV`` as the name of the error, and a pool refuses what it cannot hold before it maps
+anything. Contexts take no memory here.
 """
 
 from allotment.platform.simulated._calls import Call, CallLog

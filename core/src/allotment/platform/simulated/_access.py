@@ -6,7 +6,13 @@ from typing import TYPE_CHECKING
 
 from allotment.memory_kind import MemoryKind
 from allotment.platform._values import HOST_LOCATION
-from allotment.platform.simulated._errors import ILLEGAL_ADDRESS, INVALID_DEVICE, NOT_SUPPORTED, Refused
+from allotment.platform.simulated._errors import (
+    ILLEGAL_ADDRESS,
+    INVALID_DEVICE,
+    NOT_SUPPORTED,
+    SEGMENTATION_FAULT,
+    Refused,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -84,7 +90,7 @@ class Access:
         if block.granted is not None:
             return ordinal in block.granted
         if block.kind is MemoryKind.PINNED:
-            return device.unified_addressing
+            return device.unified_addressing or device.pageable_memory_access
         return block.device == ordinal or (ordinal, block.device) in self._peers
 
     def check_kernel(self, ordinal: int, ptr: int, nbytes: int) -> None:
@@ -113,14 +119,18 @@ class Access:
         block = self._allocations.around(ptr)
         if block is None:
             if ptr == 0 or self._is_ours(ptr):
-                raise Refused("SIGSEGV", f"host code touched {ptr:#x}, where nothing is live")
+                raise Refused(SEGMENTATION_FAULT, f"host code touched {ptr:#x}, where nothing is live")
             return
         if ptr + nbytes > block.end:
-            raise Refused("SIGSEGV", f"host code ran past the block of {block.nbytes:,} bytes at {block.ptr:#x}")
+            raise Refused(
+                SEGMENTATION_FAULT, f"host code ran past the block of {block.nbytes:,} bytes at {block.ptr:#x}"
+            )
         if block.on_device:
-            raise Refused("SIGSEGV", f"host code touched memory of device {block.device} at {ptr:#x}")
+            raise Refused(SEGMENTATION_FAULT, f"host code touched memory of device {block.device} at {ptr:#x}")
         if block.kind is MemoryKind.CUDA_MANAGED and any_device_works and not self._is_concurrent(block):
-            raise Refused("SIGSEGV", f"host code touched managed memory at {ptr:#x} while a device was at work")
+            raise Refused(
+                SEGMENTATION_FAULT, f"host code touched managed memory at {ptr:#x} while a device was at work"
+            )
 
     def check_ordinal(self, ordinal: int) -> None:
         """Refuse a device that is not there."""

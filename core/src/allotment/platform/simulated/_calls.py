@@ -122,6 +122,7 @@ class Journal:
         self.busy = False
         self.postponed: list[tuple[Callable[[], object], int]] = []
         self.fault: str | None = None
+        self._listener: Callable[[str], None] | None = None
         self._injections: dict[str, list[_Injection]] = {}
 
     def fail(self, name: str, nth: int, code: str, times: int) -> None:
@@ -133,10 +134,15 @@ class Journal:
         self._injections.setdefault(name, []).append(_Injection(nth, times, code))
         self.is_clear = False
 
+    def tell(self, listener: Callable[[str], None]) -> None:
+        """Call ``listener`` with the name of each call from now on, before anything is done."""
+        self._listener = listener
+        self.is_clear = False
+
     def stop_failing(self) -> None:
         """Forget the failures to come."""
         self._injections.clear()
-        self.is_clear = self.fault is None
+        self._find_whether_clear()
 
     def break_down(self, code: str) -> None:
         """Let every later call that needs the GPU fail."""
@@ -145,6 +151,8 @@ class Journal:
 
     def admit(self, name: str, *, after_fault: bool) -> None:
         """Refuse a call that a test wants to fail, or that cannot succeed after a fault."""
+        if self._listener is not None:
+            self._listener(name)
         if self.fault is not None and not after_fault:
             raise Refused(self.fault, "an earlier kernel faulted, and the process cannot use any GPU any more")
         due = [injection for injection in self._injections.get(name, ()) if injection.strikes()]
@@ -183,7 +191,10 @@ class Journal:
             self._injections[name] = left
         else:
             self._injections.pop(name, None)
-        self.is_clear = self.fault is None and not self._injections
+        self._find_whether_clear()
+
+    def _find_whether_clear(self) -> None:
+        self.is_clear = self.fault is None and self._listener is None and not self._injections
 
 
 class Journalled(Protocol):

@@ -38,6 +38,7 @@ UNMATCHED: Final = "cudaErrorStreamCaptureUnmatched"
 UNSUPPORTED: Final = "cudaErrorStreamCaptureUnsupported"
 WRONG_THREAD: Final = "cudaErrorStreamCaptureWrongThread"
 
+
 @dataclass(frozen=True, slots=True)
 class Node:
     """A piece of captured work.
@@ -251,7 +252,9 @@ class Captures:
         if not capture.is_valid:
             return Refused(INVALIDATED, "an earlier call ended the capture")
         if len(capture.history(capture.origin)) < len(capture.nodes):
-            return Refused(UNJOINED, "a stream that joined the capture has work that the first stream does not wait for")
+            return Refused(
+                UNJOINED, "a stream that joined the capture has work that the first stream does not wait for"
+            )
         return None
 
     def _close(self, capture: Capture) -> None:

@@ -6,15 +6,16 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from allotment.memory_kind import MemoryKind
 from allotment.platform.simulated._errors import INVALID_VALUE, NOT_SUPPORTED, Refused
-from allotment.platform.simulated._owned_memory import check_live
+from allotment.platform.simulated._owned_memory import OwnedBlock, check_live
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from allotment.platform.simulated._capture import Node
     from allotment.platform.simulated._memory import Memory
-    from allotment.platform.simulated._owned_memory import OwnedBlock, OwnedMemory
+    from allotment.platform.simulated._owned_memory import OwnedMemory
     from allotment.platform.simulated._stream import Handles, Stream, Work
 
 
@@ -68,6 +69,36 @@ class Graphs:
         graph = Graph(self._handles.take(), nodes, memory)
         self._graphs[graph.handle] = graph
         return graph
+
+    def allocate(self, nbytes: int, pool: int, stream: Stream) -> int:
+        """Return the address of memory that the graph captured on a stream will own; 0 for no bytes."""
+        source = self._memory.pool(pool)
+        capture = stream.capture
+        assert capture is not None
+        if source.kind is MemoryKind.PINNED:
+            raise Refused(NOT_SUPPORTED, "a graph cannot own memory of the host")
+        if nbytes == 0:
+            return 0
+        heap = self._memory.graph_heaps[source.ordinal]
+        readers = range(len(self._memory.devices)) if source.kind is MemoryKind.CUDA_MANAGED else source.readers
+        block = capture.memory.allocate(heap, nbytes, readers, capture.history(stream))
+        capture.add(stream, block.pass_in)
+        return block.ptr
+
+    def free(self, ptr: int, stream: Stream) -> None:
+        """Let the graph captured on a stream free memory of its own, or of a graph that was launched."""
+        capture = stream.capture
+        assert capture is not None
+        own = capture.memory.around(ptr)
+        if own is not None and own.ptr == ptr and not own.is_passing:
+            capture.memory.free(own, capture.add(stream, own.pass_out))
+            return
+        block = self._memory.allocations.at(ptr)
+        if ptr and (block is None or not isinstance(block.source, OwnedBlock)):
+            raise Refused(INVALID_VALUE, f"{ptr:#x} is not memory of a graph, which is all that a graph can free")
+        if block is not None and isinstance(block.source, OwnedBlock):
+            capture.memory.released_elsewhere.append(block.source)
+            capture.add(stream, _nothing)
 
     def graph(self, handle: int) -> Graph:
         """Return the graph of a handle."""
@@ -148,6 +179,10 @@ def _checked(executable: Executable) -> Work:
     except Refused as refused:
         return partial(_fault, refused)
     return partial(_run, executable, passing)
+
+
+def _nothing() -> None:
+    """Do what a node does that only stands for a free of other memory, which the launch itself makes."""
 
 
 def _fault(refused: Refused) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from allotment.memory_kind import MemoryKind
 from allotment.platform.simulated._device_memory import Heap, PhysicalMemory
 from allotment.platform.simulated._errors import INVALID_VALUE, NOT_SUPPORTED, OUT_OF_MEMORY, Refused
 from allotment.platform.simulated._owned_memory import GraphHeap
-from allotment.platform.simulated._pointer import Allocation, Allocations, ManagedState
+from allotment.platform.simulated._pointer import Allocation, Allocations, Foreign, ManagedState
 from allotment.platform.simulated._pool import Pool
 from allotment.units import MAX_BYTES
 
@@ -25,10 +25,6 @@ _DEVICE, _POOLED, _MANAGED, _PINNED = (
     MemoryKind.CUDA_MANAGED,
     MemoryKind.PINNED,
 )
-_FOR_FREE: Final = (_DEVICE, _POOLED, _MANAGED)
-_FOR_FREE_ASYNC: Final = (_DEVICE,)
-_FROM_POOLS: Final = (_POOLED, _MANAGED, _PINNED)
-_FOR_HOST_FREE: Final = (_PINNED,)
 
 
 class Memory:
@@ -46,6 +42,7 @@ class Memory:
 
     def __init__(self, profile: Profile, streams: Streams, handles: Handles) -> None:
         self.allocations = Allocations()
+        self.on_release: list[Callable[[Allocation], None]] = []
         self.host = PhysicalMemory("the host", profile.host_memory)
         self.devices = [
             PhysicalMemory(f"device {ordinal}", device.total_memory) for ordinal, device in enumerate(profile.devices)
@@ -61,11 +58,13 @@ class Memory:
         ]
         self._pools: dict[int, Pool] = {}
         self._default_pools: dict[int, Pool] = {}
+        self._current_pools: dict[int, Pool] = {}
         self._every_pool: list[Pool] = []
 
     def contains(self, ptr: int) -> bool:
         """Return whether an address is one that is handed out here, live or not."""
-        spaces = [heap.space for heap in (*self._heaps, *self._pinned, *self._managed, *self.graph_heaps)]
+        spaces = [heap.space for heap in (*self._heaps, *self._pinned, *self._managed)]
+        spaces += [heap.space for heap in self.graph_heaps]
         spaces += [pool.space for pool in self._every_pool]
         return any(space.contains(ptr) for space in spaces)
 
@@ -87,16 +86,16 @@ class Memory:
 
     def free(self, ptr: int) -> None:
         """Free device or managed memory at once."""
-        block = self._to_free(ptr, _FOR_FREE)
+        block = self._to_free(ptr, _DEVICE, _MANAGED)
         if block is not None:
             self._streams.synchronize_device(None if block.kind is _MANAGED else block.device)
             self.release(block, None)
 
     def host_free(self, ptr: int) -> None:
         """Free page-locked memory at once."""
-        block = self._to_free(ptr, _FOR_HOST_FREE)
-        if block is not None and isinstance(block.source, Registration):
-            raise Refused(INVALID_VALUE, f"{ptr:#x} was registered, not allocated here")
+        block = self._to_free(ptr, _PINNED)
+        if block is not None and block.pool is not None:
+            raise Refused(INVALID_VALUE, f"{ptr:#x} comes from a pool")
         if block is not None:
             self._streams.synchronize_device()
             self.release(block, None)
@@ -123,7 +122,7 @@ class Memory:
         block = self.allocations.at(ptr)
         if block is not None and block.kind is _MANAGED and block.pool is None:
             raise Refused(NOT_SUPPORTED, f"managed memory at {ptr:#x} cannot be freed in the order of a stream")
-        block = self._to_free(ptr, _FOR_FREE_ASYNC if block is None or block.pool is None else _FROM_POOLS)
+        block = self._to_free(ptr, _DEVICE)
         if block is not None:
             self.release(block, stream)
 
@@ -160,6 +159,17 @@ class Memory:
             self._default_pools[ordinal] = self.create_pool(ordinal)
         return self._default_pools[ordinal]
 
+    def current_pool(self, ordinal: int) -> Pool:
+        """Return the pool that a device's allocations without a pool come from."""
+        pool = self._current_pools.get(ordinal)
+        return self.default_pool(ordinal) if pool is None or pool.destroyed else pool
+
+    def set_current_pool(self, ordinal: int, pool: Pool) -> None:
+        """Choose the pool that a device's allocations without a pool come from."""
+        if pool.ordinal != ordinal:
+            raise Refused(INVALID_VALUE, f"the pool is one of device {pool.ordinal}")
+        self._current_pools[ordinal] = pool
+
     def pool(self, handle: int) -> Pool:
         """Return the pool of a handle."""
         pool = self._pools.get(handle)
@@ -181,6 +191,8 @@ class Memory:
     def release(self, block: Allocation, stream: Stream | None) -> None:
         """Forget a live block, and give it back in the order of a stream, or at once."""
         self.allocations.remove(block)
+        for forget in self.on_release:
+            forget(block)
         block.source.free(block, stream)
 
     def reset_device(self, ordinal: int) -> None:
@@ -197,8 +209,10 @@ class Memory:
 
     def close(self) -> None:
         """Give all host memory back."""
-        for heap in (*self._heaps, *self._pinned, *self._managed, *self.graph_heaps):
+        for heap in (*self._heaps, *self._pinned, *self._managed):
             heap.space.close()
+        for graph_heap in self.graph_heaps:
+            graph_heap.space.close()
         for pool in self._every_pool:
             pool.space.close()
 
@@ -213,14 +227,16 @@ class Memory:
         self.allocations.add(Allocation(ptr, nbytes, kind, ordinal, heap, None, managed))
         return ptr
 
-    def _to_free(self, ptr: int, kinds: tuple[MemoryKind, ...]) -> Allocation | None:
-        """Return the live block at ``ptr``, which is one of ``kinds``; null is nothing to free."""
+    def _to_free(self, ptr: int, *kinds: MemoryKind) -> Allocation | None:
+        """Return the live block at ``ptr``, which is of a pool or one of ``kinds``; null is nothing to free."""
         if ptr == 0:
             return None
         block = self.allocations.at(ptr)
         if block is None:
             raise Refused(INVALID_VALUE, f"no block begins at {ptr:#x}")
-        if block.kind not in kinds:
+        if isinstance(block.source, Foreign):
+            raise Refused(INVALID_VALUE, f"the memory at {ptr:#x} was allocated elsewhere")
+        if block.pool is None and block.kind not in kinds:
             raise Refused(INVALID_VALUE, f"{ptr:#x} is {block.kind.name} memory, which is freed by another call")
         return block
 
@@ -238,11 +254,8 @@ class Memory:
         return self.host if device.concurrent_managed_access and not device.integrated else self.devices[ordinal]
 
 
-class Registration:
-    """The source of host memory of others: there is nothing to give back."""
-
-    def free(self, allocation: Allocation, stream: Stream | None) -> None:
-        """Do nothing."""
+class Registration(Foreign):
+    """The source of host memory of others that is page-locked here."""
 
 
 def _check_size(nbytes: int) -> None:

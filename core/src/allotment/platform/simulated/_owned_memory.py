@@ -153,6 +153,7 @@ class OwnedBlock:
 
     def free(self, allocation: Allocation, stream: Stream | None) -> None:
         """Take the block back once ``stream`` gets there, or at once."""
+        assert allocation is self.allocation
         if stream is None:
             self.unbind()
         else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from allotment.errors import PlatformError
@@ -18,19 +19,18 @@ from allotment.platform._values import (
 )
 from allotment.platform.simulated._calls import call
 from allotment.platform.simulated._errors import INVALID_VALUE, Refused
+from allotment.platform.simulated._further_calls import FurtherCalls
+from allotment.platform.simulated._graph_calls import GraphCalls
 from allotment.platform.simulated._profile import Profile, load_profile
-from allotment.platform.simulated._simulation import Simulation
+from allotment.platform.simulated._stream_calls import StreamCalls
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     import numpy as np
 
-    from allotment.platform.simulated._free_ranges import Condition
 
-
-class SimulatedPlatform(Simulation):
+class SimulatedPlatform(StreamCalls, GraphCalls, FurtherCalls):
     """A model of the CUDA memory API on host memory, for devices that a profile describes.
 
     It answers as two H200s were recorded to answer. Its memory costs the host nothing until it is touched, and holds
@@ -124,6 +124,7 @@ class SimulatedPlatform(Simulation):
     def synchronize_device(self, ordinal: int) -> None:
         """Do all work of a device."""
         self._open(ordinal)
+        self._captures.check_wait_for_device(ordinal)
         self._streams.synchronize_device(ordinal)
         self._settle(lambda condition: condition.stream.ordinal == ordinal)
 
@@ -131,114 +132,70 @@ class SimulatedPlatform(Simulation):
         """Return the exception itself, if it is ours."""
         return exception if isinstance(exception, PlatformError) else None
 
-    # Streams and events
-
-    @call("cudaStreamCreateWithPriority")
-    def create_stream(self, ordinal: int, *, non_blocking: bool, priority: int) -> int:
-        """Return a new stream."""
-        self._open(ordinal)
-        return self._streams.create(ordinal, non_blocking=non_blocking, priority=priority).handle
-
-    @call("cudaStreamDestroy", can_wait=True)
-    def destroy_stream(self, stream: int) -> None:
-        """Destroy a stream."""
-        self._streams.destroy(stream)
-
-    @call("cudaStreamSynchronize")
-    def synchronize_stream(self, stream: int, ordinal: int) -> None:
-        """Do the work of a stream."""
-        awaited = self._stream(stream, ordinal)
-        self._streams.synchronize(awaited)
-        self._settle(lambda condition: awaited.has_awaited(condition.stream, condition.ticket))
-
-    @call("cudaStreamQuery")
-    def stream_is_done(self, stream: int, ordinal: int) -> bool:
-        """Return whether a stream has no unfinished work."""
-        return self._streams.is_done(self._stream(stream, ordinal))
-
-    @call("cudaStreamWaitEvent")
-    def wait_for_stream(self, waiting: int, awaited: int, waiting_ordinal: int, awaited_ordinal: int) -> None:
-        """Make later work of one stream wait for the present work of another."""
-        self._streams.wait(self._stream(waiting, waiting_ordinal), self._stream(awaited, awaited_ordinal))
-
-    @call("cudaEventCreateWithFlags")
-    def create_event(self, ordinal: int) -> int:
-        """Return a new event."""
-        self._open(ordinal)
-        return self._streams.create_event(ordinal).handle
-
-    @call("cudaEventDestroy", can_wait=True)
-    def destroy_event(self, event: int) -> None:
-        """Destroy an event."""
-        self._streams.destroy_event(event)
-
-    @call("cudaEventRecord")
-    def record_event(self, event: int, stream: int, ordinal: int) -> None:
-        """Mark a stream's present end."""
-        self._streams.record(self._streams.event(event), self._stream(stream, ordinal))
-
-    @call("cudaEventQuery")
-    def event_is_done(self, event: int) -> bool:
-        """Return whether the work before an event's mark is done."""
-        return self._streams.event(event).is_done
-
-    @call("cudaEventSynchronize")
-    def synchronize_event(self, event: int) -> None:
-        """Do the work before an event's mark."""
-        mark = self._streams.event(event)
-        if mark.stream is not None:
-            awaited, ticket = mark.stream, mark.ticket
-            self._streams.synchronize(awaited, ticket)
-            self._settle(lambda condition: condition.stream is awaited and condition.ticket <= ticket)
-
     # Allocation
 
     @call("cudaMalloc")
     def malloc(self, nbytes: int) -> int:
         """Return new memory of the current device."""
+        self._captures.check_unsafe()
         return self._memory.malloc(nbytes, self._current())
 
     @call("cudaFree", can_wait=True)
     def free(self, ptr: int) -> None:
         """Free memory of malloc, malloc_managed or a pool, after the work of its device."""
+        self._captures.check_unsafe()
         self._memory.free(ptr)
 
     @call("cudaMallocManaged")
     def malloc_managed(self, nbytes: int) -> int:
         """Return new managed memory."""
+        self._captures.check_unsafe()
         return self._memory.malloc_managed(nbytes, self._current())
 
     @call("cudaHostAlloc")
     def host_alloc(self, nbytes: int) -> int:
         """Return new page-locked host memory."""
+        self._captures.check_unsafe()
         return self._memory.host_alloc(nbytes, self._current())
 
     @call("cudaFreeHost", can_wait=True)
     def host_free(self, ptr: int) -> None:
         """Free memory of host_alloc."""
+        self._captures.check_unsafe()
         self._memory.host_free(ptr)
 
     @call("cudaMallocFromPoolAsync")
     def malloc_from_pool(self, nbytes: int, pool: int, stream: int) -> int:
-        """Return memory of a pool in the order of a stream."""
-        return self._memory.malloc_from_pool(nbytes, pool, self._stream(stream, None))
+        """Return memory of a pool in the order of a stream, or of the graph that the stream captures."""
+        queue = self._work_stream(stream, None)
+        if queue.capture is not None:
+            return self._graphs.allocate(nbytes, pool, queue)
+        self._captures.check_unsafe()
+        return self._memory.malloc_from_pool(nbytes, pool, queue)
 
     @call("cudaFreeAsync", can_wait=True)
     def free_async(self, ptr: int, stream: int) -> None:
-        """Free memory in the order of a stream."""
-        self._memory.free_async(ptr, self._stream(stream, None))
+        """Free memory in the order of a stream, or in the graph that the stream captures."""
+        queue = self._work_stream(stream, None)
+        if queue.capture is not None:
+            self._graphs.free(ptr, queue)
+            return
+        self._captures.check_unsafe()
+        self._memory.free_async(ptr, queue)
 
     # Pools
 
     @call("cudaMemPoolCreate")
     def create_pool(self, ordinal: int) -> int:
         """Return a new pool of a device."""
+        self._captures.check_unsafe()
         self._open(ordinal)
         return self._memory.create_pool(ordinal).handle
 
     @call("cudaMemPoolDestroy", can_wait=True)
     def destroy_pool(self, pool: int) -> None:
         """Destroy a pool; memory still live stays valid until it is freed."""
+        self._captures.check_unsafe()
         self._memory.destroy_pool(pool)
 
     @call("cudaDeviceGetDefaultMemPool", after_fault=True)
@@ -250,21 +207,25 @@ class SimulatedPlatform(Simulation):
     @call("cudaMemPoolGetAttribute", after_fault=True)
     def pool_attribute(self, pool: int, attribute: PoolAttribute) -> int:
         """Return an attribute of a pool."""
+        self._captures.check_unsafe()
         return self._memory.pool(pool).attribute(attribute)
 
     @call("cudaMemPoolSetAttribute", after_fault=True)
     def set_pool_attribute(self, pool: int, attribute: PoolAttribute, value: int) -> None:
         """Set an attribute of a pool."""
+        self._captures.check_unsafe()
         self._memory.pool(pool).set_attribute(attribute, value)
 
     @call("cudaMemPoolTrimTo", after_fault=True)
     def trim_pool(self, pool: int, keep_bytes: int) -> None:
         """Give idle memory of a pool back."""
+        self._captures.check_unsafe()
         self._memory.pool(pool).trim(keep_bytes)
 
     @call("cudaMemPoolGetAccess", after_fault=True)
     def pool_access(self, pool: int, ordinal: int) -> PoolAccess:
         """Return whether a device may touch a pool's memory."""
+        self._captures.check_unsafe()
         readers = self._memory.pool(pool).readers
         if ordinal != HOST_LOCATION and not 0 <= ordinal < len(self.profile.devices):
             raise Refused(INVALID_VALUE, f"there is no device {ordinal}")
@@ -273,6 +234,7 @@ class SimulatedPlatform(Simulation):
     @call("cudaMemPoolSetAccess")
     def set_pool_access(self, pool: int, ordinal: int, access: PoolAccess) -> None:
         """Let a device touch a pool's memory, or not."""
+        self._captures.check_unsafe()
         self._access.grant_pool(self._memory.pool(pool), ordinal, granted=access is PoolAccess.READ_WRITE)
 
     # Peers
@@ -287,6 +249,7 @@ class SimulatedPlatform(Simulation):
     @call("cudaDeviceEnablePeerAccess")
     def enable_peer_access(self, ordinal: int, peer: int) -> None:
         """Let a device touch cudaMalloc memory of another; opens the contexts of both."""
+        self._captures.check_unsafe()
         self._access.check_ordinal(peer)
         self._open(ordinal)
         self._access.enable_peer(ordinal, peer)
@@ -295,6 +258,7 @@ class SimulatedPlatform(Simulation):
     @call("cudaDeviceDisablePeerAccess")
     def disable_peer_access(self, ordinal: int, peer: int) -> None:
         """Undo `enable_peer_access`."""
+        self._captures.check_unsafe()
         self._access.check_ordinal(peer)
         self._access.check_ordinal(ordinal)
         self._access.disable_peer(ordinal, peer)
@@ -304,43 +268,54 @@ class SimulatedPlatform(Simulation):
     @call("cudaMemcpyAsync")
     def copy(self, dst: int, src: int, nbytes: int, stream: int, ordinal: int) -> None:
         """Copy bytes in the order of a stream."""
-        self._transfers.copy(dst, src, nbytes, self._stream(stream, ordinal))
+        self._transfers.copy(dst, src, nbytes, self._work_stream(stream, ordinal))
 
     @call("cudaMemcpyPeerAsync")
     def copy_peer(self, dst: int, dst_ordinal: int, src: int, src_ordinal: int, nbytes: int, stream: int) -> None:
         """Copy bytes between two devices in the order of a stream; 0 is the current device's null stream."""
         self._access.check_ordinal(dst_ordinal)
         self._access.check_ordinal(src_ordinal)
-        self._transfers.copy_peer(dst, src, nbytes, self._stream(stream, None))
+        queue = self._work_stream(stream, None)
+        self._captures.refuse_on(queue, "a copy between peers cannot be captured")
+        self._transfers.copy_peer((dst, dst_ordinal), (src, src_ordinal), nbytes, queue)
 
     @call("kernel", takes_arrays=True)
     def copy_elements(self, dst: StridedMemory, src: StridedMemory, stream: int, ordinal: int) -> None:
         """Copy elements as a kernel does; a fault shows in the next call."""
         queue = self._kernel_stream(stream, ordinal)
-        self._launch(self._transfers.copy_elements(dst, src, queue), queue)
+        if queue.capture is not None:  # a graph keeps no memory alive
+            dst, src = replace(dst, owner=None), replace(src, owner=None)
+        work, check = self._transfers.copy_elements(dst, src, queue)
+        self._launch(work, queue, check)
 
     @call("cudaMemsetAsync")
     def fill(self, ptr: int, byte: int, nbytes: int, stream: int, ordinal: int) -> None:
         """Set bytes in the order of a stream."""
-        self._transfers.fill(ptr, byte, nbytes, self._stream(stream, ordinal))
+        self._transfers.fill(ptr, byte, nbytes, self._work_stream(stream, ordinal))
 
     @call("kernel", takes_arrays=True)
     def fill_elements(self, dst: StridedMemory, value: np.generic, stream: int, ordinal: int) -> None:
         """Set elements as a kernel does; a fault shows in the next call."""
         queue = self._kernel_stream(stream, ordinal)
-        self._launch(self._transfers.fill_elements(dst, value, queue), queue)
+        if queue.capture is not None:  # a graph keeps no memory alive
+            dst = replace(dst, owner=None)
+        work, check = self._transfers.fill_elements(dst, value, queue)
+        self._launch(work, queue, check)
 
     # Managed memory
 
     @call("cudaMemAdvise")
     def advise(self, ptr: int, nbytes: int, advice: MemoryAdvice, location: int) -> None:
         """Give advice about managed memory."""
+        self._captures.check_unsafe()
         self._transfers.advise(ptr, nbytes, advice, location)
 
     @call("cudaMemPrefetchAsync")
     def prefetch(self, ptr: int, nbytes: int, location: int, stream: int, ordinal: int) -> None:
         """Move managed memory in the order of a stream."""
-        self._transfers.prefetch(ptr, nbytes, location, self._stream(stream, ordinal))
+        queue = self._work_stream(stream, ordinal)
+        self._captures.refuse_on(queue, "a prefetch cannot be captured")
+        self._transfers.prefetch(ptr, nbytes, location, queue)
 
     # Pointers
 
@@ -358,10 +333,3 @@ class SimulatedPlatform(Simulation):
             nbytes=block.nbytes,
             pool=0 if block.pool is None else block.pool.handle,
         )
-
-    # How it is done
-
-    def _settle(self, settled: Callable[[Condition], bool]) -> None:
-        if self._journal.fault is not None:
-            raise Refused(self._journal.fault, "a kernel faulted in the work that was waited for")
-        self._memory.settle(settled)

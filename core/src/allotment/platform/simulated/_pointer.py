@@ -24,6 +24,13 @@ class Source(Protocol):
         ...
 
 
+class Foreign:
+    """The source of memory that others own: there is nothing to give back."""
+
+    def free(self, allocation: Allocation, stream: Stream | None) -> None:
+        """Do nothing."""
+
+
 @dataclass(slots=True)
 class ManagedState:
     """What was advised about a managed block, with CUDA's values: -1 is the host, -2 nowhere."""

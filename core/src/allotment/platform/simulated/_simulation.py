@@ -8,16 +8,21 @@ from typing import TYPE_CHECKING
 from allotment.errors import PlatformError
 from allotment.platform.simulated._access import Access
 from allotment.platform.simulated._calls import CallLog, Journal
+from allotment.platform.simulated._capture import Captures
 from allotment.platform.simulated._errors import INVALID_HANDLE, Refused
+from allotment.platform.simulated._graph import Graphs
+from allotment.platform.simulated._ipc import Exchange
 from allotment.platform.simulated._memory import Memory
 from allotment.platform.simulated._stream import Handles, Stream, Streams
 from allotment.platform.simulated._transfer import Transfers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
+    from allotment.platform._values import StridedMemory
     from allotment.platform.simulated._pointer import ManagedState
     from allotment.platform.simulated._profile import Profile
+    from allotment.platform.simulated._stream import Work
 
 
 class Simulation:
@@ -38,6 +43,9 @@ class Simulation:
         self._memory = Memory(profile, self._streams, handles)
         self._access = Access(profile, self._memory.allocations, self._memory.contains)
         self._transfers = Transfers(profile, self._memory, self._access, self._streams)
+        self._captures = Captures(self._journal.thread)
+        self._graphs = Graphs(self._memory, handles, self._launch)
+        self._exchange = Exchange(self, self._memory)
 
     @property
     def calls(self) -> CallLog:
@@ -70,9 +78,18 @@ class Simulation:
         """Return the ordinals of the devices that have a context."""
         return frozenset(self._contexts)
 
-    def mark_shutdown(self) -> None:
-        """Log later calls as made after the process began to shut down."""
+    def mark_shutdown(self, tell: Callable[[str], None] | None = None) -> None:
+        """Log later calls as made after the process began to shut down.
+
+        Parameters
+        ----------
+        tell
+            It is called with the name of each later call before anything is done: when the interpreter is nearly
+            gone, a call may get no further, and nobody is left to read the log.
+        """
         self._journal.shut_down = True
+        if tell is not None:
+            self._journal.tell(tell)
 
     def hold(self, stream: int, ordinal: int | None = None) -> None:
         """Keep later work of a stream in its queue until it is released or synchronised with."""
@@ -123,23 +140,28 @@ class Simulation:
             except Refused as refused:
                 raise PlatformError(call="host access", code=refused.code, detail=refused.detail) from None
 
-    def launch(self, work: Callable[[], None], stream: int, ordinal: int) -> None:
-        """Do work in the order of a stream of device ``ordinal``, as a kernel.
+    def launch(
+        self, work: Callable[[], None], stream: int, ordinal: int, touches: Sequence[StridedMemory] = ()
+    ) -> None:
+        """Do work in the order of a stream of device ``ordinal``, as a kernel, or capture it if the stream is captured.
 
-        What `check_kernel_access` raises inside ``work`` is the kernel's fault: later calls meet it, not this one. Any
+        Before the work is done, the kernel is taken to touch all of ``touches``. That it may not, and what
+        `check_kernel_access` raises inside ``work``, is the kernel's fault: later calls meet it, not this one. Any
         other exception leaves the call in which the work is done.
 
         Raises
         ------
         PlatformError
-            If the stream belongs to another device, or an earlier kernel faulted.
+            If the stream belongs to another device, a capture rules it out, or an earlier kernel faulted. As a call of
+            the driver, it leaves `peek_last_error` as it is.
         """
         with self._journal.lock:
             try:
                 self._journal.admit("launch", after_fault=False)
-                self._launch(work, self._kernel_stream(stream, ordinal))
+                queue = self._kernel_stream(stream, ordinal)
+                self._launch(work, queue, self._transfers.touch(touches, queue) if touches else None)
             except Refused as refused:
-                raise self._journal.error("cuLaunchKernel", refused) from None
+                raise PlatformError(call="cuLaunchKernel", code=refused.code, detail=refused.detail) from None
 
     def managed_state(self, ptr: int) -> ManagedState | None:
         """Return what was advised about the managed memory at an address; ``None`` for other addresses."""
@@ -160,6 +182,7 @@ class Simulation:
         """Give the host memory behind all addresses back. Nothing may be used afterwards."""
         with self._journal.lock:
             self._streams.abandon()
+            self._exchange.close()
             self._memory.close()
 
     # How it is done
@@ -183,15 +206,27 @@ class Simulation:
         self._contexts.add(stream.ordinal)
         return stream
 
-    def _kernel_stream(self, handle: int, ordinal: int) -> Stream:
+    def _work_stream(self, handle: int, ordinal: int | None) -> Stream:
+        """Return the stream of a handle for work on it, which a capture may rule out."""
         stream = self._stream(handle, ordinal)
+        self._captures.check_work(stream)
+        return stream
+
+    def _kernel_stream(self, handle: int, ordinal: int) -> Stream:
+        stream = self._work_stream(handle, ordinal)
         if stream.ordinal != ordinal:
             raise Refused(INVALID_HANDLE, f"a kernel of device {ordinal} on a stream of device {stream.ordinal}")
         return stream
 
-    def _launch(self, work: Callable[[], None], stream: Stream) -> None:
+    def _launch(self, work: Work, stream: Stream, check: Work | None = None) -> None:
+        if stream.capture is not None:
+            stream.capture.add(stream, work, check)
+            return
+
         def kernel() -> None:
             try:
+                if check is not None:
+                    check()
                 with self._journal.outside():
                     work()
             except Refused as refused:

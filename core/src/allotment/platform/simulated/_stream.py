@@ -136,14 +136,15 @@ class Streams:
         self._streams[stream.handle] = stream
         return stream
 
-    def destroy(self, handle: int) -> None:
-        """Destroy a stream. What it holds runs as soon as what it waits for is done."""
+    def destroy(self, handle: int) -> Stream:
+        """Destroy a stream, and return it. What it holds runs as soon as what it waits for is done."""
         stream = self._streams.pop(handle, None)
         if stream is None:
             raise Refused(INVALID_HANDLE, f"there is no stream {handle:#x} to destroy")
         stream.destroyed, stream.held = True, False
         self._handles.give_back(handle)
         self.progress()
+        return stream
 
     def get(self, handle: int, ordinal: int) -> Stream:
         """Return the stream of a handle; 0 to 2 are the default streams of device ``ordinal``."""

@@ -5,12 +5,21 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from allotment.memory_kind import MemoryKind
 from allotment.platform._values import HOST_LOCATION, MemoryAdvice
 from allotment.platform.simulated import _contents as contents
-from allotment.platform.simulated._errors import INVALID_DEVICE, INVALID_VALUE, Refused
+from allotment.platform.simulated._errors import (
+    ILLEGAL_ADDRESS,
+    INVALID_DEVICE,
+    INVALID_VALUE,
+    SEGMENTATION_FAULT,
+    Refused,
+)
 from allotment.platform.simulated._pointer import NOWHERE
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy as np
 
     from allotment.platform._values import StridedMemory
@@ -51,56 +60,75 @@ class Transfers:
         """Copy as cudaMemcpyAsync does: a pool that the stream's device may not touch is refused."""
         if nbytes == 0:
             return
+        if self._is_gone(src, stream):
+            raise Refused(SEGMENTATION_FAULT, f"CUDA ends a process that copies from {src:#x}, where nothing is live")
         for ptr in (dst, src):
-            block = self._span(ptr, nbytes)
-            if block is not None and block.pool is not None and stream.ordinal not in block.pool.readers:
-                raise Refused(
-                    INVALID_VALUE,
-                    f"device {stream.ordinal}, whose stream copies, has no access to the pool of {ptr:#x} "
-                    f"on device {block.device}",
-                )
-        self._move(dst, src, nbytes, stream)
+            self._check_grant(ptr, self._span(ptr, nbytes, stream), stream.ordinal)
+        if stream.capture is None:
+            self._move(dst, src, nbytes, stream)
+        else:
+            self._capture(partial(contents.move, dst, src, nbytes), (dst, src), nbytes, stream)
 
-    def copy_peer(self, dst: int, src: int, nbytes: int, stream: Stream) -> None:
-        """Copy as cudaMemcpyPeerAsync does: no grant is needed, and pageable memory is refused."""
+    def copy_node(self, dst: int, src: int, nbytes: int, ordinal: int) -> tuple[Work, frozenset[int], Work]:
+        """Return a copy that a device makes as part of a graph: the work, what it follows, and what is checked."""
+        for ptr in (dst, src):
+            self._check_grant(ptr, self._span(ptr, nbytes), ordinal)
+        return partial(contents.move, dst, src, nbytes), frozenset(), self._still_there((dst, src), nbytes)
+
+    def copy_peer(self, dst: tuple[int, int], src: tuple[int, int], nbytes: int, stream: Stream) -> None:
+        """Copy as cudaMemcpyPeerAsync does between an address and a device each.
+
+        No grant is needed if these are the memory's own devices; pageable memory is refused.
+        """
         if nbytes == 0:
             return
-        for ptr in (dst, src):
-            if self._span(ptr, nbytes) is None:
+        for ptr, ordinal in (dst, src):
+            block = self._span(ptr, nbytes)
+            if block is None:
                 raise Refused(INVALID_VALUE, f"{ptr:#x} is pageable host memory")
-        self._move(dst, src, nbytes, stream)
+            self._check_grant(ptr, block, ordinal)
+        self._move(dst[0], src[0], nbytes, stream)
 
-    def copy_elements(self, dst: StridedMemory, src: StridedMemory, stream: Stream) -> Work:
-        """Return the work of a kernel that copies elements."""
-        checks = [self._checked(memory, stream) for memory in (dst, src)]
+    def copy_elements(self, dst: StridedMemory, src: StridedMemory, stream: Stream) -> tuple[Work, Work]:
+        """Return the work of a kernel that copies elements, and what is checked before it."""
 
         def kernel() -> None:
-            for check in checks:
-                check()
             contents.view(dst)[...] = contents.view(src)
 
-        return kernel
+        return kernel, self.touch((dst, src), stream)
+
+    def touch(self, memories: Sequence[StridedMemory], stream: Stream) -> Work:
+        """Return what faults if a kernel on a stream may not touch elements in memory."""
+        checks = [self._checked(memory, stream) for memory in memories]
+
+        def check() -> None:
+            for touch in checks:
+                touch()
+
+        return check
 
     def fill(self, ptr: int, byte: int, nbytes: int, stream: Stream) -> None:
         """Set bytes as cudaMemsetAsync does: device memory of another device is refused, granted or not."""
         if nbytes == 0:
             return
-        block = self._span(ptr, nbytes)
+        block = self._span(ptr, nbytes, stream)
         if block is None and not self._profile.devices[stream.ordinal].pageable_memory_access:
             raise Refused(INVALID_VALUE, f"{ptr:#x} is pageable host memory")
         if block is not None and block.on_device and block.device != stream.ordinal:
             raise Refused(INVALID_VALUE, f"{ptr:#x} belongs to device {block.device}, the stream to {stream.ordinal}")
-        self._streams.submit(stream, partial(contents.set_bytes, ptr, byte & 0xFF, nbytes))
+        work = partial(contents.set_bytes, ptr, byte & 0xFF, nbytes)
+        if stream.capture is None:
+            self._streams.submit(stream, work)
+        else:
+            self._capture(work, (ptr,), nbytes, stream)
 
-    def fill_elements(self, dst: StridedMemory, value: np.generic, stream: Stream) -> Work:
-        """Return the work of a kernel that sets elements."""
-        check = self._checked(dst, stream)
+    def fill_elements(self, dst: StridedMemory, value: np.generic, stream: Stream) -> tuple[Work, Work]:
+        """Return the work of a kernel that sets elements, and what is checked before it."""
 
         def kernel() -> None:
-            check()
             contents.view(dst)[...] = value
 
-        return kernel
+        return kernel, self._checked(dst, stream)
 
     # Managed memory
 
@@ -145,9 +173,43 @@ class Transfers:
         else:
             self._streams.submit(stream, partial(contents.move, dst, src, nbytes))
 
-    def _span(self, ptr: int, nbytes: int) -> Allocation | None:
+    def _capture(self, work: Work, ends: tuple[int, ...], nbytes: int, stream: Stream) -> None:
+        """Capture work that faults at the launch if memory outside the graph is gone by then."""
+        assert stream.capture is not None
+        stream.capture.add(stream, work, self._still_there(ends, nbytes))
+
+    def _still_there(self, ends: tuple[int, ...], nbytes: int) -> Work:
+        known = [ptr for ptr in ends if self._memory.allocations.around(ptr) is not None]
+
+        def check() -> None:
+            for ptr in known:
+                block = self._memory.allocations.around(ptr)
+                if block is None or ptr + nbytes > block.end:
+                    raise Refused(ILLEGAL_ADDRESS, f"a graph copied {nbytes:,} bytes at {ptr:#x}, which is gone")
+
+        return check
+
+    def _check_grant(self, ptr: int, block: Allocation | None, ordinal: int) -> None:
+        if block is None or block.granted is None or block.kind is MemoryKind.CUDA_MANAGED:
+            return
+        if ordinal not in block.granted:
+            raise Refused(
+                INVALID_VALUE,
+                f"device {ordinal}, whose stream copies, has no access to the pool of {ptr:#x} "
+                f"on device {block.device}",
+            )
+
+    def _around(self, ptr: int, stream: Stream | None) -> Allocation | None:
+        """Return the block at an address: of the graph that a stream captures, or a live one."""
+        own = stream.capture.block_around(ptr) if stream is not None and stream.capture is not None else None
+        return self._memory.allocations.around(ptr) if own is None else own
+
+    def _is_gone(self, ptr: int, stream: Stream) -> bool:
+        return self._around(ptr, stream) is None and self._memory.contains(ptr)
+
+    def _span(self, ptr: int, nbytes: int, stream: Stream | None = None) -> Allocation | None:
         """Return the block that holds a range, or ``None`` for host memory that is not ours."""
-        block = self._memory.allocations.around(ptr)
+        block = self._around(ptr, stream)
         if block is None:
             if ptr == 0 or self._memory.contains(ptr):
                 raise Refused(INVALID_VALUE, f"nothing is live at {ptr:#x}")
@@ -173,7 +235,9 @@ class Transfers:
 
     def _checked(self, memory: StridedMemory, stream: Stream) -> Work:
         ptr, nbytes = contents.extent(memory)
-        block = self._memory.allocations.around(ptr)
+        block = self._around(ptr, stream)
+        if stream.capture is not None and stream.capture.block_around(ptr) is None:
+            return partial(self._access.check_kernel, stream.ordinal, ptr, nbytes)
         return partial(self._access.check_touch, stream.ordinal, block, ptr, nbytes)
 
     def _check_concurrent(self, ordinal: int) -> None:
