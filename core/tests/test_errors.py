@@ -3,6 +3,7 @@ import inspect
 import pickle
 
 import pytest
+
 from allotment import errors
 from allotment.errors import (
     AllocatorContractError,

@@ -1,7 +1,8 @@
 import pytest
-from allotment._names import normalise_name
 from hypothesis import given
 from hypothesis import strategies as st
+
+from allotment._names import normalise_name
 
 
 @pytest.mark.parametrize("name", ["torch-caching", "torch_caching", "Torch_Caching", " TORCH-CACHING "])

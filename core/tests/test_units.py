@@ -3,9 +3,10 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from allotment.units import MAX_BYTES, MemoryAmount, check_range, format_bytes, parse_bytes
 from hypothesis import given
 from hypothesis import strategies as st
+
+from allotment.units import MAX_BYTES, MemoryAmount, check_range, format_bytes, parse_bytes
 
 
 @pytest.mark.parametrize(

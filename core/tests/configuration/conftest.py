@@ -3,6 +3,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+
 from allotment.configuration import Configuration, read_sources, reset
 
 

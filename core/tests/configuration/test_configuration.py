@@ -5,8 +5,9 @@ import threading
 from dataclasses import dataclass
 from pathlib import Path
 
-import allotment
 import pytest
+
+import allotment
 from allotment.configuration import Configuration, OriginKind, PluginValues
 from allotment.errors import ConfigError, ConfigWarning
 from allotment.units import MemoryAmount

@@ -1,4 +1,5 @@
 import pytest
+
 from allotment.configuration import Configuration, configure, current, reset, subscribe, use
 from allotment.errors import ConfigError
 

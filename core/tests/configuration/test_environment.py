@@ -1,6 +1,7 @@
 import warnings
 
 import pytest
+
 from allotment.configuration._environment import read_environment, variables_of
 from allotment.errors import ConfigError, ConfigWarning
 

@@ -1,4 +1,5 @@
 import pytest
+
 from allotment.configuration import OriginKind
 from allotment.configuration._files import read_project_file, read_user_file
 from allotment.errors import ConfigError

@@ -3,6 +3,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 import pytest
+
 from allotment.configuration import Origin, OriginKind, Setting
 from allotment.configuration._options import decode_options
 from allotment.errors import ConfigError, PluginLoadError

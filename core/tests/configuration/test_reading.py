@@ -4,10 +4,11 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 import pytest
-from allotment.configuration._reading import describe, read
-from allotment.units import MemoryAmount
 from hypothesis import given
 from hypothesis import strategies as st
+
+from allotment.configuration._reading import describe, read
+from allotment.units import MemoryAmount
 
 
 class Location(Enum):

@@ -1,4 +1,5 @@
 import pytest
+
 from allotment.configuration import Origin, OriginKind, PluginValues, Values
 from allotment.configuration._schema import assemble, defaults, parse
 from allotment.errors import ConfigError

@@ -1,4 +1,5 @@
 import pytest
+
 from allotment.configuration import Configuration, OriginKind, current, settings, use
 from allotment.errors import ConfigError, ConfigWarning
 

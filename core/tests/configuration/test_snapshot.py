@@ -1,4 +1,5 @@
 import pytest
+
 from allotment.configuration import Origin, OriginKind
 from allotment.configuration._schema import parse
 from allotment.configuration._snapshot import Snapshot, changed_keys

@@ -1,6 +1,7 @@
 import os
 
 import pytest
+
 from allotment.configuration import OriginKind, Reading, read_sources
 
 

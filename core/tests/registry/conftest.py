@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from allotment.registry import Registry
 
 DISTRIBUTIONS = Path(__file__).parent / "distributions"

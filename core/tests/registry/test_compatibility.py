@@ -1,6 +1,7 @@
 """Whether a plugin was made for this version of core."""
 
 import pytest
+
 from allotment.allocator import API_VERSION
 from allotment.registry import PluginOrigin, PluginRecord, PluginStatus
 from allotment.registry._compatibility import api_mismatch, check_core_version, required_core

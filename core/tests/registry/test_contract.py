@@ -3,6 +3,7 @@
 import functools
 
 import pytest
+
 from allotment.errors import AllocatorContractError
 from allotment.registry import check_instance
 from allotment.registry._contract import accepted_keywords, factory_problem, instance_problem

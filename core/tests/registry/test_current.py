@@ -1,6 +1,7 @@
 """The registry in force."""
 
 import pytest
+
 from allotment import registry as registries
 from allotment.registry import Registry
 

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from allotment.registry import PluginOrigin, PluginStatus
 from allotment.registry._discovery import discover
 

@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 import pytest
+
 from allotment.errors import ObserverError, ObserverWarning, OutOfMemoryError
 from allotment.registry import HookBus, PluginPolicy, PluginStatus
 

@@ -1,6 +1,7 @@
 """Importing one plugin, whatever its import does."""
 
 import pytest
+
 from allotment.registry import PluginStatus
 from allotment.registry._discovery import discover
 from allotment.registry._loading import describe_exception, how_to_install, load_object

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 import pytest
+
 from allotment.allocator import AllocatorTraits, Availability
 from allotment.errors import AllocatorContractError, UnsupportedError
 from allotment.memory_kind import MemoryKind

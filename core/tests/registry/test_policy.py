@@ -1,9 +1,10 @@
 """Allow and deny lists."""
 
 import pytest
-from allotment.registry import PluginOrigin, PluginPolicy, PluginRecord
 from hypothesis import given
 from hypothesis import strategies as st
+
+from allotment.registry import PluginOrigin, PluginPolicy, PluginRecord
 
 
 def record(origin=PluginOrigin.ENTRY_POINT, distribution="their-pools"):

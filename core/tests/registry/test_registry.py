@@ -6,6 +6,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+
 from allotment.errors import (
     AllocatorContractError,
     PluginConflictError,

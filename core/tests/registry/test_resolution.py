@@ -1,11 +1,12 @@
 """Which plugin a name means."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from allotment.errors import PluginConflictError, PluginDisabledError, PluginError, UnknownAllocatorError
 from allotment.registry import PluginOrigin, PluginPolicy, PluginRecord, PluginStatus
 from allotment.registry._resolution import apply_policy, mark_conflicts, resolve, usable_names
-from hypothesis import given
-from hypothesis import strategies as st
 
 
 def record(name, distribution, origin=PluginOrigin.ENTRY_POINT, status=PluginStatus.AVAILABLE):

@@ -34,7 +34,7 @@ class NeedsMore(_TwoMethods):
 
 
 class BadTraits(_TwoMethods):
-    traits = {"alignment": 256}  # noqa: RUF012
+    traits = {"alignment": 256}
 
 
 class BadOptions(_TwoMethods):
