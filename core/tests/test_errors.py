@@ -6,8 +6,10 @@ import pytest
 
 from allotment import errors
 from allotment.errors import (
+    AccessError,
     AllocatorContractError,
     AllotmentError,
+    CaptureError,
     ClosedError,
     ConfigError,
     DeviceNotFoundError,
@@ -34,6 +36,24 @@ from allotment.errors import (
 
 MESSAGES = [
     (AllotmentError("something happened"), "something happened"),
+    (CaptureError("it is captured"), "it is captured"),
+    (
+        AccessError(
+            kernel="advance",
+            argument="inputs[0].positions",
+            device="cuda:1",
+            array_device="cuda:0",
+            memory_kind="CUDA_MEMPOOL",
+            rule="pool-not-granted",
+            reason="the pool of cuda:0 grants no access to cuda:1",
+            remedy="Grant it.",
+        ),
+        (
+            "kernel 'advance' cannot be launched on 'cuda:1': argument 'inputs[0].positions' is on 'cuda:0' "
+            "(memory_kind=CUDA_MEMPOOL), and the pool of cuda:0 grants no access to cuda:1 (rule pool-not-granted). "
+            "Grant it."
+        ),
+    ),
     (
         OutOfMemoryError(
             requested=2**30,

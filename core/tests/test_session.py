@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import pytest
 
 import allotment as al
@@ -92,6 +94,7 @@ def test_settings_of_devices_end_with_the_simulation(recording):
     al.set_cuda_allocator("managed")
     with al.simulate("2xh200"):
         assert al.get_device_allocator("cuda:0").name == "mempool"
+        gc.collect()
         al.set_device_allocator("cuda:0", "default")
     assert al.get_device_allocator("cuda:0").name == "managed"
 

@@ -201,19 +201,25 @@ class Array:
         ordinal = HOST_LOCATION if self.device.is_cpu else self.device.ordinal
         return StridedMemory(self.ptr, self.shape, self.strides, self.dtype, ordinal, self)
 
+    @property
+    def root(self) -> Array:
+        """The array whose memory this is: itself, unless it is a view."""
+        root = self
+        while isinstance(root._owner, Array):
+            root = root._owner
+        return root
+
     def record_use(self, stream: Stream) -> None:
         """Tell the allocator that work on ``stream`` uses the memory, so that it is not reused before that is done."""
         if (account := self.account) is not None:
-            root = self
-            while isinstance(root._owner, Array):
-                root = root._owner
-            account.record_use(root.ptr, stream)
+            account.record_use(self.root.ptr, stream)
 
     # Views
 
     def _view(self, ptr: int, shape: Shape, strides: Shape | None, dtype: np.dtype[np.generic] | None = None) -> Array:
         owner = self._owner if isinstance(self._owner, Array) else self
-        return Array(ptr, shape, dtype or self.dtype, self.device, None, 0, owner, strides, self._kind, self.readonly)
+        element = self.dtype if dtype is None else dtype
+        return Array(ptr, shape, element, self.device, None, 0, owner, strides, self._kind, self.readonly)
 
     def __getitem__(self, key: Index) -> Array:
         """Return a view: integers, slices, ``...`` and ``None`` mean what they mean in NumPy."""
@@ -317,6 +323,23 @@ class Array:
     def contiguous(self) -> Array:
         """Return the array itself if it is contiguous, else a contiguous copy."""
         return self if self.is_contiguous else self.copy()
+
+    def ipc_handle(self) -> bytes:
+        """Return a handle by which another process opens the memory with `from_ipc_handle`.
+
+        The array must live until everybody has let go of the memory. See `allotment.ipc` for what the bytes say.
+
+        Raises
+        ------
+        UnsupportedError
+            If the memory cannot be shared: that of the host, managed memory, memory of a pool, a view, memory of
+            another owner, or memory of an allocator that does not say that it can, or the device cannot.
+        PlatformError
+            If the driver refuses.
+        """
+        from allotment.ipc import export_handle
+
+        return export_handle(self)
 
     # Interchange: see `allotment.interchange` for what each protocol says
 

@@ -76,6 +76,8 @@ def element_type(dtype: DTypeLike) -> np.dtype[np.generic]:
 
 def contiguous_strides(shape: Shape, itemsize: int) -> Shape:
     """Return the strides in bytes of an array in C order."""
+    if len(shape) == 1:
+        return (itemsize,)
     strides = [itemsize] * len(shape)
     for axis in range(len(shape) - 2, -1, -1):
         strides[axis] = strides[axis + 1] * shape[axis + 1]
@@ -141,7 +143,9 @@ def index_view(shape: Shape, strides: Shape, key: Index) -> tuple[int, Shape, Sh
     IndexError
         For an index out of range, too many indices, or one that is no integer, slice, ``...`` or ``None``.
     """
-    items = _expand_ellipsis(key if isinstance(key, tuple) else (key,), len(shape))
+    items = key if isinstance(key, tuple) else (key,)
+    if len(items) != len(shape) or None in items or Ellipsis in items:
+        items = _expand_ellipsis(items, len(shape))
     offset = axis = 0
     new_shape: list[int] = []
     new_strides: list[int] = []

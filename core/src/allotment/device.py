@@ -10,6 +10,8 @@ from weakref import WeakSet, WeakValueDictionary
 
 from allotment import _process, configuration
 from allotment import platform as platforms
+from allotment._captures import Captures
+from allotment._grants import Grants, reaches_built_in_memory
 from allotment._scope import ScopeStack
 from allotment.errors import DeviceNotFoundError, ForkedProcessError, ShuttingDownError, UnsupportedError
 from allotment.memory_kind import MemoryKind
@@ -51,6 +53,7 @@ class Device:
         "accounts",
         "alias",
         "built_in",
+        "captures",
         "chosen",
         "is_cpu",
         "is_cuda",
@@ -89,6 +92,8 @@ class Device:
         self.named_accounts: dict[object, AccountedAllocator] = {}
         self.accounts: WeakValueDictionary[object, AccountedAllocator] = WeakValueDictionary()
         self.stream_in_place: Stream | None = None
+        self.captures = registry.captures
+        """The graph captures under way on the platform; see `allotment.capture`."""
 
     def __repr__(self) -> str:
         return f"<Device {self.alias!r}: {self.name}>"
@@ -220,9 +225,28 @@ class Device:
 
         return get_stream(self)
 
+    @property
+    def is_capturing(self) -> bool:
+        """Whether a graph is being captured: for a CUDA device, on it or another one; for the host, of host work."""
+        return bool(self.captures.on_host if self.is_cpu else self.captures.on_devices)
+
+    def can_access(self, other: DeviceLike) -> bool:
+        """Return whether this device reaches memory that the built-in allocator of another device hands out now.
+
+        A coarse answer for when there is no array yet: `allotment.can_access` is the answer about an array.
+        """
+        return reaches_built_in_memory(self, find_device(other))
+
     def synchronize(self) -> None:
-        """Wait for all work on the device."""
+        """Wait for all work on the device.
+
+        Raises
+        ------
+        CaptureError
+            While a graph is captured on the device, which a wait for it ends from any thread.
+        """
         if self.is_cuda:
+            self.captures.refuse_device_wait(self)
             self.platform.synchronize_device(self.ordinal)
 
     def forget_supply(self) -> None:
@@ -248,10 +272,13 @@ class DeviceRegistry:
         self.platform = platform
         self.serves = platform
         """The platform, also after the devices were retired."""
+        self.captures = Captures()
         self.cpu = Device(platform, HOST_LOCATION, self)
         self.cuda = tuple(Device(platform, ordinal, self) for ordinal in range(platform.device_count()))
         self.by_alias = {device.alias: device for device in self}
         self.default = self.cuda[0] if self.cuda else self.cpu
+        self.grants = Grants()
+        """Who was given access to whose memory."""
         self.shared_allocators: dict[object, object] = {}
         """Allocators that serve all devices, by name and options; see `allotment.selection`."""
         configuration.current().seal("enable_mempools_at_init")
@@ -292,6 +319,7 @@ class DeviceRegistry:
         from allotment.platform.host import HostPlatform
 
         self._retire(self.cuda, ForkedProcessError)
+        self.captures.forget_devices()
         for account in list(self.cpu.accounts.values()):
             if account.memory_kind is not MemoryKind.HOST:
                 account.retire(ForkedProcessError)
@@ -325,7 +353,10 @@ _registries: WeakSet[DeviceRegistry] = WeakSet()
 
 @dataclass(slots=True, eq=False)
 class _Scope:
-    """A default device, and what was current in the thread before it; ``None`` for the registry's default."""
+    """A default device, and what was current in the thread before it.
+
+    Without a device it stands for the registry's default, and holds the registry that was in force before.
+    """
 
     device: Device | None = None
     before: object = None
@@ -498,8 +529,11 @@ class ScopedDevice:
 
 
 def hide_scoped_devices(scope: object) -> None:
-    """Let the registry's default device be the default until ``scope`` is left: another platform is in force."""
-    _scopes.push(scope, _Scope())
+    """Let the registry's default device be the default until ``scope`` is left: another platform is in force.
+
+    The devices that were in force until now are kept, with their settings, also if nobody else holds them.
+    """
+    _scopes.push(scope, _Scope(before=_registry))
 
 
 def reveal_scoped_devices(scope: object) -> None:

@@ -309,6 +309,44 @@ class ForkedProcessError(AllotmentError, RuntimeError):
         )
 
 
+class CaptureError(AllotmentError, RuntimeError):
+    """Something cannot be done while a graph is captured, or with what was captured."""
+
+
+class AccessError(AllotmentError, RuntimeError):
+    """A launch was refused because its device cannot touch an array, or because the array is of another device.
+
+    Attributes
+    ----------
+    kernel, argument
+        What was launched, and the name or path of the argument.
+    device
+        The device of the launch.
+    array_device, memory_kind
+        Where the array is.
+    rule, reason, remedy
+        What decided; see `allotment.access`.
+    """
+
+    fields = ("kernel", "argument", "device", "array_device", "memory_kind", "rule", "reason", "remedy")
+    kernel: str
+    argument: str
+    device: str
+    array_device: str
+    memory_kind: str
+    rule: str
+    reason: str
+    remedy: str | None
+
+    def describe(self) -> str:
+        """Return the text of the error."""
+        return (
+            f"kernel {self.kernel!r} cannot be launched on {self.device!r}: argument {self.argument!r} is on "
+            f"{self.array_device!r} (memory_kind={self.memory_kind}), and {self.reason} (rule {self.rule})."
+            + (f" {self.remedy}" if self.remedy else "")
+        )
+
+
 # ---------------------------------------------------------------------------------------------------------------------
 # Plugins
 
@@ -496,6 +534,10 @@ class AllotmentWarning(UserWarning):
 
 class FreeFailedWarning(AllotmentWarning, ResourceWarning):
     """A block could not be freed in a finaliser; it is on the allocator's list of lost blocks."""
+
+
+class AccessWarning(AllotmentWarning):
+    """A launch goes ahead though nobody knows whether its device can touch an array."""
 
 
 class ConfigWarning(AllotmentWarning):

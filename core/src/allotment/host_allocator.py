@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from allotment.allocator import API_VERSION, AllocatorTraits, Availability
-from allotment.device import Device
 from allotment.memory_kind import MemoryKind
 from allotment.platform import HOST_ALIGNMENT, allocate_host, free_host
+
+if TYPE_CHECKING:
+    from allotment.device import Device
 
 
 class HostAllocator:

@@ -12,6 +12,7 @@ import numpy as np
 
 from allotment._array import Array
 from allotment._dlpack import DeviceType, export_capsule, import_capsule
+from allotment._graph_blocks import BlockState
 from allotment._layout import element_type, is_contiguous
 from allotment.device import find_device
 from allotment.errors import UnsupportedError
@@ -64,10 +65,30 @@ def cuda_array_interface(array: Array) -> dict[str, Any]:
     ------
     AttributeError
         For an array on the host, as the protocol wants it.
+    CaptureError
+        For memory of a graph that was not launched yet, unless it is used in captured work.
     """
     if array.device.is_cpu:
         raise AttributeError("an array on 'cpu' has no __cuda_array_interface__")
-    return _interface(array) | {"stream": stream_in_force(array.device).handle or LEGACY_STREAM}
+    require_memory(array)
+    stream = stream_in_force(array.device)
+    # To wait for a captured stream would end the capture, so nobody is asked to.
+    is_captured = array.device.captures.covering(stream) is not None
+    return _interface(array) | {"stream": None if is_captured else stream.handle or LEGACY_STREAM}
+
+
+def require_memory(array: Array) -> None:
+    """Raise `CaptureError` for memory of a graph that was not launched, unless work on it is captured."""
+    account = array.account
+    if account is None or not account.graph_blocks:
+        return
+    block = account.graph_blocks.find(array.root.ptr)
+    if block is not None and not (block.state is BlockState.PROMISED and _is_captured(array.device)):
+        block.require_memory()
+
+
+def _is_captured(device: Device) -> bool:
+    return device.is_cuda and device.captures.covering(stream_in_force(device)) is not None
 
 
 def _interface(array: Array) -> dict[str, Any]:
@@ -166,23 +187,42 @@ _WITH_STREAM: Final = 3
 """The version of the CUDA array interface from which on it says whom to wait for; before that, DLPack is better."""
 
 
+def described(source: Any) -> Array:
+    """Return an array over memory of another library, for questions about it: no work is ordered or waited for.
+
+    Raises
+    ------
+    TypeError, ValueError, BufferError
+        As `asarray`.
+    """
+    if isinstance(source, Array):
+        return source
+    interface = getattr(source, "__cuda_array_interface__", None)
+    if interface is not None:
+        return _over_cuda_array_interface(source, interface)
+    return _over_dlpack(source, _NO_ORDER)
+
+
 def _from_cuda_array_interface(source: Any, interface: dict[str, Any]) -> Array:
+    array = _over_cuda_array_interface(source, interface)
+    _wait_for_producer(interface.get("stream"), array.device)
+    return array
+
+
+def _over_cuda_array_interface(source: Any, interface: dict[str, Any]) -> Array:
     if interface.get("mask") is not None:
         raise ValueError("masked arrays of the CUDA array interface are not supported: pass data and mask apart")
     ptr, readonly = interface["data"]
     ptr = int(ptr or 0)
-    device = _device_of(ptr)
-    array = from_pointer(
+    return from_pointer(
         ptr,
         tuple(interface["shape"]),
         _described_type(interface),
-        device,
+        _device_of(ptr),
         strides=interface.get("strides"),
         owner=source,
         readonly=bool(readonly),
     )
-    _wait_for_producer(interface.get("stream"), device)
-    return array
 
 
 def _described_type(interface: dict[str, Any]) -> np.dtype[np.generic]:
@@ -259,6 +299,7 @@ def to_dlpack(
     source = array.to("cpu") if to_host else array.copy() if copy else array
     device = _exported_device(source, wanted)
     if source.device.is_cuda:
+        require_memory(source)
         _let_consumer_wait(source, stream)
     elif stream is not None and not to_host:
         raise ValueError(f"memory of 'cpu' is exported without a stream, not with {stream!r}")
@@ -305,13 +346,21 @@ def from_dlpack(source: Any) -> Array:
     BufferError
         If the producer refuses.
     """
+    return _over_dlpack(source)
+
+
+_NO_ORDER: Final = -1
+"""The DLPack stream of a consumer that queues no work: the producer lets nobody wait."""
+
+
+def _over_dlpack(source: Any, stream: int | None = None) -> Array:
     if not hasattr(source, "__dlpack__") or not hasattr(source, "__dlpack_device__"):
         raise TypeError(f"{type(source).__name__} has no __dlpack__ and __dlpack_device__")
     kind, ordinal = source.__dlpack_device__()
     if kind not in DeviceType.__members__.values():
         raise UnsupportedError(f"DLPack device type {int(kind)} is neither host nor CUDA memory")
     device = find_device("cpu" if kind in (DeviceType.CPU, DeviceType.CUDA_HOST) else f"cuda:{ordinal}")
-    tensor = import_capsule(_capsule_of(source, device))
+    tensor = import_capsule(_capsule_of(source, device, stream))
     strides = None if is_contiguous(tensor.shape, tensor.strides, tensor.dtype.itemsize) else tensor.strides
     memory_kind = _MEMORY_KINDS.get(kind)
     return Array(
@@ -326,9 +375,9 @@ def from_dlpack(source: Any) -> Array:
     )
 
 
-def _capsule_of(source: Any, device: Device) -> Any:
-    """Return a producer's capsule, for use on the stream in force."""
-    options = {} if device.is_cpu else {"stream": stream_in_force(device).handle or LEGACY_STREAM}
+def _capsule_of(source: Any, device: Device, stream: int | None) -> Any:
+    """Return a producer's capsule, for use on a stream, on that in force if none is given."""
+    options = {} if device.is_cpu else {"stream": stream or stream_in_force(device).handle or LEGACY_STREAM}
     try:
         return source.__dlpack__(max_version=(1, 0), **options)
     except TypeError:  # a producer of before version 1.0

@@ -27,6 +27,9 @@ class MemoryKind(IntEnum):
     CUDA_MANAGED = 5
     """Managed (unified) memory, whose pages may migrate."""
 
+    def __str__(self) -> str:
+        return self.name
+
     @property
     def on_host(self) -> bool:
         """Whether host code reaches this kind on every system."""

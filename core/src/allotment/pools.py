@@ -39,6 +39,7 @@ def _pool_of(device: Device) -> tuple[AccountedAllocator, int]:
 
 def _pool_attribute(device: DeviceLike, attribute: PoolAttribute) -> int:
     found = _device_with_pool(device)
+    found.captures.refuse_unsafe(f"asking the memory pool of {found.alias!r}")
     return found.platform.pool_attribute(_pool_of(found)[1], attribute)
 
 
@@ -62,6 +63,7 @@ def set_mempool_release_threshold(device: DeviceLike, threshold: MemoryAmount | 
     """
     found = _device_with_pool(device)
     nbytes = MemoryAmount.parse(threshold).resolve(found.total_memory)
+    found.captures.refuse_unsafe(f"changing the memory pool of {found.alias!r}")
     found.platform.set_pool_attribute(_pool_of(found)[1], PoolAttribute.RELEASE_THRESHOLD, nbytes)
 
 

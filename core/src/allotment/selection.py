@@ -7,14 +7,14 @@ when it is first needed and kept on the device until a setting changes, so an al
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from threading import RLock
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, cast
 
 from allotment import configuration
 from allotment import registry as registries
-from allotment._scope import ScopeStack
-from allotment.allocator import Allocator
+from allotment._allocator_scopes import AllocatorScope, allocator_scopes, is_pooling
+from allotment._grants import grants_of
+from allotment.allocator import Allocator, SupportsPool
 from allotment.configuration import BUILT_IN
 from allotment.device import Device, device_registry, find_device
 from allotment.errors import PluginUnavailableError, UnknownAllocatorError, UnsupportedError
@@ -33,25 +33,13 @@ AllocatorLike: TypeAlias = Allocator | AccountedAllocator | str | None
 _lock = RLock()
 
 
-@dataclass(frozen=True, slots=True)
-class _Scope:
-    """What a scope says about a device: an allocator (``None``: the built-in one), or whether the pool is built in."""
-
-    device: Device
-    allocator: AccountedAllocator | None = None
-    pooling: bool | None = None
-
-
-_scopes: ScopeStack[_Scope] = ScopeStack("allotment_allocators")
-
-
 # ---------------------------------------------------------------------------------------------------------------------
 # The choice
 
 
 def allocator_in_force(device: Device) -> AccountedAllocator:
     """Return the allocator that an array on a device draws from now; the hot path."""
-    scopes = _scopes.get()
+    scopes = allocator_scopes.get()
     if scopes:
         return _choose_in_scopes(device, [entry for _, entry in scopes if entry.device is device])
     return device.supply or _choose(device)
@@ -69,7 +57,7 @@ def _choose(device: Device) -> AccountedAllocator:
         return device.supply
 
 
-def _choose_in_scopes(device: Device, scopes: list[_Scope]) -> AccountedAllocator:
+def _choose_in_scopes(device: Device, scopes: list[AllocatorScope]) -> AccountedAllocator:
     choice = next((scope for scope in reversed(scopes) if scope.pooling is None), None)
     if choice is not None and choice.allocator is not None:
         return choice.allocator
@@ -77,12 +65,7 @@ def _choose_in_scopes(device: Device, scopes: list[_Scope]) -> AccountedAllocato
         supply = device.supply or _choose(device)
         if device.chosen is not None:
             return supply
-    return _built_in(device, pooling=_pooling_in_scopes(device, scopes))
-
-
-def _pooling_in_scopes(device: Device, scopes: list[_Scope]) -> bool:
-    said = (scope.pooling for scope in reversed(scopes) if scope.pooling is not None)
-    return next(said, device.is_mempool_enabled)
+    return _built_in(device, pooling=is_pooling(device))
 
 
 def _choose_pinned(device: Device) -> AccountedAllocator:
@@ -146,8 +129,12 @@ def named_allocator(name: str, device: Device, **given: Any) -> AccountedAllocat
     with _lock:
         if found := device.named_accounts.get(key):
             return found
+        if device.is_cuda and not plugin.traits.capturable:
+            device.captures.refuse_allocator(plugin.name, device)
         _require_available(plugin, device)
-        made = account(_instance(plugin, options, device), device, plugin.name)
+        made = account(device.captures.relaxed(_instance, plugin, options, device), device, plugin.name)
+        if isinstance(made.allocator, SupportsPool) and device.is_cuda:
+            grants_of(device).adopt_pool(device, made.allocator.pool_handle)
         device.named_accounts[key] = device.accounts[key] = made
         return made
 
@@ -315,16 +302,16 @@ class ScopedAllocator:
 
     def __init__(self, device: DeviceLike, allocator: AllocatorLike) -> None:
         self.device = find_device(device)
-        self._scope = _Scope(self.device, _resolve(allocator, self.device))
+        self._scope = AllocatorScope(self.device, _resolve(allocator, self.device))
 
-    def __enter__(self) -> ScopedAllocator:
-        _scopes.push(self, self._scope)
+    def __enter__(self) -> Self:
+        allocator_scopes.push(self, self._scope)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        _scopes.pop(self)
+        allocator_scopes.pop(self)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -338,8 +325,7 @@ def is_mempool_supported(device: DeviceLike = None) -> bool:
 
 def is_mempool_enabled(device: DeviceLike = None) -> bool:
     """Return whether the built-in allocator of a device is the memory pool; ``False`` for the host."""
-    found = find_device(device)
-    return _pooling_in_scopes(found, [entry for _, entry in _scopes.get() if entry.device is found])
+    return is_pooling(find_device(device))
 
 
 def set_mempool_enabled(device: DeviceLike, enable: bool) -> None:
@@ -389,9 +375,9 @@ class ScopedMempool:
 
     def __enter__(self) -> None:
         _require_pool(self.device, enable=self.enable)
-        _scopes.push(self, _Scope(self.device, pooling=self.enable and self.device.is_cuda))
+        allocator_scopes.push(self, AllocatorScope(self.device, pooling=self.enable and self.device.is_cuda))
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        _scopes.pop(self)
+        allocator_scopes.pop(self)

@@ -1,6 +1,6 @@
 import pytest
 
-from allotment.configuration import Origin, OriginKind, PluginValues, Values
+from allotment.configuration import LaunchArrayAccessMode, Origin, OriginKind, PluginValues, Values
 from allotment.configuration._schema import assemble, defaults, parse
 from allotment.errors import ConfigError
 
@@ -50,11 +50,11 @@ def test_two_spellings_of_one_allocator_may_not_contradict_each_other():
 def test_an_unknown_key_names_file_key_accepted_keys_and_the_nearest():
     assert refusal({"alocator": "x"}) == (
         "allotment.toml: alocator: unknown key. Accepted here: allocator, devices, allocators, platform, plugins, "
-        "enable_mempools_at_init, quiet. Did you mean 'allocator'?"
+        "enable_mempools_at_init, quiet, launch_array_access_mode. Did you mean 'allocator'?"
     )
 
 
-@pytest.mark.parametrize("key", ["layers", "bridges", "launch_array_access_mode", "", 5])
+@pytest.mark.parametrize("key", ["layers", "bridges", "", 5])
 def test_a_key_of_another_version_is_unknown(key):
     assert "unknown key" in refusal({key: "x"})
 
@@ -105,6 +105,7 @@ def test_every_fixed_key_has_a_default():
         "plugins.deny": (),
         "enable_mempools_at_init": True,
         "quiet": False,
+        "launch_array_access_mode": LaunchArrayAccessMode.RELAXED,
     }
 
 

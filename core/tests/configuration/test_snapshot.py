@@ -96,6 +96,7 @@ def test_keys_are_in_the_order_of_the_schema():
         "plugins.deny",
         "enable_mempools_at_init",
         "quiet",
+        "launch_array_access_mode",
     ]
 
 

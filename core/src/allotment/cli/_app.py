@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from allotment._version import version
+from allotment.cli._access import access
 from allotment.cli._allocators import allocators
 from allotment.cli._config import app as config
 from allotment.cli._devices import devices
@@ -43,7 +44,7 @@ def build_app() -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(_global_options)
-    for command in (devices, allocators, doctor, demo):
+    for command in (devices, access, allocators, doctor, demo):
         app.command()(command)
     app.add_typer(config, name="config")
     return app

@@ -4,7 +4,7 @@ from allotment.configuration._configuration import Configuration
 from allotment.configuration._current import configure, current, reset, subscribe, use
 from allotment.configuration._defaults import BUILT_IN, BuiltInAllocators
 from allotment.configuration._origin import PRECEDENCE, Origin, OriginKind, PrecedenceLevel, Setting
-from allotment.configuration._schema import DeviceValues, PluginValues, Values
+from allotment.configuration._schema import DeviceValues, LaunchArrayAccessMode, PluginValues, Values
 from allotment.configuration._settings import Settings, settings
 from allotment.configuration._sources import Reading, read_sources
 
@@ -14,6 +14,7 @@ __all__ = [
     "BuiltInAllocators",
     "Configuration",
     "DeviceValues",
+    "LaunchArrayAccessMode",
     "Origin",
     "OriginKind",
     "PluginValues",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
+from enum import IntEnum
 from types import MappingProxyType
 from typing import Annotated, Any, Final, get_args, get_origin, get_type_hints
 
@@ -49,6 +50,17 @@ def check_platform(platform: str) -> str:
     return platform
 
 
+class LaunchArrayAccessMode(IntEnum):
+    """What is checked about the arrays of a launch. The values are Warp's."""
+
+    RELAXED = 0
+    """Nothing."""
+    CHECKED = 1
+    """An array that the device cannot touch is an error, one that nobody knows about a warning."""
+    STRICT = 2
+    """An array of another device is an error, whether the device can touch it or not."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceValues:
     """What can be said about one device."""
@@ -85,6 +97,8 @@ class Values:
     """Devices that support memory pools start with them enabled."""
     quiet: bool = False
     """No startup report is printed."""
+    launch_array_access_mode: LaunchArrayAccessMode = LaunchArrayAccessMode.RELAXED
+    """What is checked about the arrays of a launch."""
 
     def __post_init__(self) -> None:
         # Read-only views: an item assigned to a table would change nothing, and must not look as if it did.

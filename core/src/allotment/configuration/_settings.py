@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from allotment.configuration._current import current
 from allotment.configuration._origin import call_origin
-from allotment.configuration._schema import Values, defaults, keys
+from allotment.configuration._schema import LaunchArrayAccessMode, Values, defaults, keys
 from allotment.errors import nearest
 
 _ASSIGNABLE: Final = tuple(key[0] for key in defaults() if len(key) == 1)
@@ -20,6 +20,7 @@ class Settings:
     """
 
     __slots__ = ()
+    LaunchArrayAccessMode = LaunchArrayAccessMode
 
     def __getattr__(self, key: str) -> Any:
         if key not in keys(Values):
