@@ -6,22 +6,25 @@ import argparse
 import sys
 from pathlib import Path
 
-from benchmarks import foundation, report
+from benchmarks import access, foundation, report
 
 HERE = Path(__file__).parent
+SUITES = {"foundation": foundation, "access": access}
+"""What is measured, by the name of the page that tells it."""
 
 
 def main() -> int:
     """Run, write, print."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--out", type=Path, default=HERE.parent / "docs" / "benchmarks", help="folder to write to")
+    parser.add_argument("--only", choices=SUITES, help="what to measure; everything if not given")
     arguments = parser.parse_args()
-    found = []
-    for comparison in foundation.comparisons():
-        found.append(comparison)
-        print(f"measured: {comparison.title}", file=sys.stderr, flush=True)
-    page = report.write(found, arguments.out, "foundation")
-    print(page.read_text())
+    for name in [arguments.only] if arguments.only else SUITES:
+        found = []
+        for comparison in SUITES[name].comparisons():
+            found.append(comparison)
+            print(f"measured: {comparison.title}", file=sys.stderr, flush=True)
+        print(report.write(found, arguments.out, name).read_text())
     return 0
 
 

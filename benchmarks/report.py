@@ -51,15 +51,15 @@ def write(comparisons: Sequence[Comparison], folder: Path, name: str) -> Path:
     found = {"about": about, "comparisons": [asdict(comparison) for comparison in comparisons]}
     (folder / f"{name}.json").write_text(json.dumps(found, indent=1) + "\n")
     page = folder / f"{name}.md"
-    page.write_text(_page(about, comparisons))
+    page.write_text(_page(about, comparisons, name))
     return page
 
 
-def _page(about: dict[str, Any], comparisons: Sequence[Comparison]) -> str:
+def _page(about: dict[str, Any], comparisons: Sequence[Comparison], name: str) -> str:
     where = ", ".join(about["devices"]) or "no GPU"
     packages = ", ".join(f"{name} {version}" for name, version in about["packages"].items())
     head = [
-        "# Costs of the foundation",
+        f"# Costs: {name}",
         "",
         "Written by `python3 dev bench`. Medians of rounds in which all contenders ran in turn, on one machine in one",
         "run; the cost of an empty call is taken off.",

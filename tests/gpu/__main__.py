@@ -18,6 +18,8 @@ from benchmarks.report import about_this_run
 ROOT = Path(__file__).parents[2]
 SUITES = {
     "core/tests/platform": "the platform, call by call",
+    "core/tests/access": "who may touch what: verdicts and kernels agree",
+    "core/tests/launching": "kernels of CuPy, Numba and Warp on our arrays",
     "core/tests": "arrays and their exchange with CuPy and PyTorch",
     "plugins/default": "allocator `default`: conformance kit and its own tests",
     "plugins/mempool": "allocator `mempool`: conformance kit and its own tests",
