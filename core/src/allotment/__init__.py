@@ -12,6 +12,21 @@ if TYPE_CHECKING:
     from allotment._array import (
         Array as Array,
     )
+    from allotment.access import (
+        AccessReport as AccessReport,
+    )
+    from allotment.access import (
+        Verdict as Verdict,
+    )
+    from allotment.access import (
+        can_access as can_access,
+    )
+    from allotment.access import (
+        explain_access as explain_access,
+    )
+    from allotment.access import (
+        reset_access_warnings as reset_access_warnings,
+    )
     from allotment.allocator import (
         API_VERSION as API_VERSION,
     )
@@ -53,6 +68,24 @@ if TYPE_CHECKING:
     )
     from allotment.allocator import (
         SupportsUse as SupportsUse,
+    )
+    from allotment.capture import (
+        CaptureMode as CaptureMode,
+    )
+    from allotment.capture import (
+        Graph as Graph,
+    )
+    from allotment.capture import (
+        ScopedCapture as ScopedCapture,
+    )
+    from allotment.capture import (
+        capture_begin as capture_begin,
+    )
+    from allotment.capture import (
+        capture_end as capture_end,
+    )
+    from allotment.capture import (
+        capture_launch as capture_launch,
     )
     from allotment.configuration import (
         configure as configure,
@@ -110,6 +143,12 @@ if TYPE_CHECKING:
         synchronize_device as synchronize_device,
     )
     from allotment.errors import (
+        AccessError as AccessError,
+    )
+    from allotment.errors import (
+        AccessWarning as AccessWarning,
+    )
+    from allotment.errors import (
         AllocatorContractError as AllocatorContractError,
     )
     from allotment.errors import (
@@ -117,6 +156,9 @@ if TYPE_CHECKING:
     )
     from allotment.errors import (
         AllotmentWarning as AllotmentWarning,
+    )
+    from allotment.errors import (
+        CaptureError as CaptureError,
     )
     from allotment.errors import (
         ClosedError as ClosedError,
@@ -214,6 +256,30 @@ if TYPE_CHECKING:
     from allotment.foreign import (
         from_pointer as from_pointer,
     )
+    from allotment.grants import (
+        ScopedMempoolAccess as ScopedMempoolAccess,
+    )
+    from allotment.grants import (
+        ScopedPeerAccess as ScopedPeerAccess,
+    )
+    from allotment.grants import (
+        is_mempool_access_enabled as is_mempool_access_enabled,
+    )
+    from allotment.grants import (
+        is_mempool_access_supported as is_mempool_access_supported,
+    )
+    from allotment.grants import (
+        is_peer_access_enabled as is_peer_access_enabled,
+    )
+    from allotment.grants import (
+        is_peer_access_supported as is_peer_access_supported,
+    )
+    from allotment.grants import (
+        set_mempool_access_enabled as set_mempool_access_enabled,
+    )
+    from allotment.grants import (
+        set_peer_access_enabled as set_peer_access_enabled,
+    )
     from allotment.interchange import (
         asarray as asarray,
     )
@@ -222,6 +288,24 @@ if TYPE_CHECKING:
     )
     from allotment.interchange import (
         from_numpy as from_numpy,
+    )
+    from allotment.ipc import (
+        from_ipc_handle as from_ipc_handle,
+    )
+    from allotment.launching import (
+        KernelAdapter as KernelAdapter,
+    )
+    from allotment.launching import (
+        LaunchRequest as LaunchRequest,
+    )
+    from allotment.launching import (
+        launch as launch,
+    )
+    from allotment.launching import (
+        launch_dim as launch_dim,
+    )
+    from allotment.launching import (
+        register_kernel_adapter as register_kernel_adapter,
     )
     from allotment.layers.accounting import (
         AccountedAllocator as AccountedAllocator,
@@ -328,10 +412,12 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "_array": "Array",
+    "access": "AccessReport Verdict can_access explain_access reset_access_warnings",
     "allocator": """
         API_VERSION Allocator AllocatorPlugin AllocatorTraits Availability IpcKind Reservation Statistics
         SupportsClose SupportsPool SupportsReservation SupportsStreams SupportsTrim SupportsUse
     """,
+    "capture": "CaptureMode Graph ScopedCapture capture_begin capture_end capture_launch",
     "configuration": "configure",
     "copying": "array clone copy",
     "device": """
@@ -340,15 +426,22 @@ _HOMES = {
         synchronize_device
     """,
     "errors": """
-        AllocatorContractError AllotmentError AllotmentWarning ClosedError ConfigError ConfigWarning
-        DeviceNotFoundError ForkedProcessError FreeFailedWarning InvalidPointerError ObserverError
-        ObserverWarning OutOfMemoryError PlatformError PlatformUnavailableError PluginConflictError
-        PluginDisabledError PluginError PluginIncompatibleError PluginLoadError PluginUnavailableError
-        ShuttingDownError SizeMismatchError TraceError UnknownAllocatorError UnsupportedError
+        AccessError AccessWarning AllocatorContractError AllotmentError AllotmentWarning CaptureError
+        ClosedError ConfigError ConfigWarning DeviceNotFoundError ForkedProcessError FreeFailedWarning
+        InvalidPointerError ObserverError ObserverWarning OutOfMemoryError PlatformError
+        PlatformUnavailableError PluginConflictError PluginDisabledError PluginError PluginIncompatibleError
+        PluginLoadError PluginUnavailableError ShuttingDownError SizeMismatchError TraceError
+        UnknownAllocatorError UnsupportedError
     """,
     "factories": "empty empty_like full full_like ones ones_like zeros zeros_like",
     "foreign": "from_pointer",
+    "grants": """
+        ScopedMempoolAccess ScopedPeerAccess is_mempool_access_enabled is_mempool_access_supported
+        is_peer_access_enabled is_peer_access_supported set_mempool_access_enabled set_peer_access_enabled
+    """,
     "interchange": "asarray from_dlpack from_numpy",
+    "ipc": "from_ipc_handle",
+    "launching": "KernelAdapter LaunchRequest launch launch_dim register_kernel_adapter",
     "layers.accounting": "AccountedAllocator",
     "memory_kind": "MemoryKind",
     "platform": "MemoryAdvice Platform PoolAttribute",

@@ -7,23 +7,28 @@ is complete when the call returns; one into page-locked memory that exists is co
 
 from __future__ import annotations
 
+from functools import partial
 from operator import index
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from allotment._array import Array
+from allotment._grants import Pair, grants_of
 from allotment._layout import reach
-from allotment.allocator import SupportsUse
+from allotment.allocator import SupportsPool, SupportsUse
 from allotment.device import find_device
 from allotment.factories import empty
-from allotment.interchange import asarray, from_numpy, is_foreign_array, numpy_over
+from allotment.interchange import asarray, from_numpy, is_foreign_array, numpy_over, require_memory
 from allotment.memory_kind import MemoryKind
 from allotment.stream import ScopedStream, Stream, stream_in_force
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import DTypeLike, NDArray
 
+    from allotment.capture._capture import Capture
     from allotment.device import Device, DeviceLike
 
 
@@ -135,8 +140,12 @@ def copy_into(dest: Array, src: Array) -> None:
     if not dest.size:
         return
     if src.dtype != dest.dtype:
-        src = _converted(src, dest.dtype)
-    _transfer(dest, src)
+        _require_convertible(src, dest.dtype)
+    host = next((end.device for end in (dest, src) if end.device.is_cpu), None)
+    if host is None:
+        _convert_and_transfer(dest, src)
+    else:
+        _do_on_host(host, partial(_convert_and_transfer, dest, src))
 
 
 def assign(target: Array, value: object) -> None:
@@ -156,23 +165,37 @@ def _require_writable(dest: Array) -> None:
         raise ValueError("the destination is read-only: it is memory of another library that was shared so")
 
 
-def _converted(src: Array, dtype: np.dtype[np.generic]) -> Array:
+def _require_convertible(src: Array, dtype: np.dtype[np.generic]) -> None:
     if not np.can_cast(src.dtype, dtype, casting="same_kind"):
         raise ValueError(
             f"elements of {src.dtype} are not copied into elements of {dtype}, which may not hold them: "
             f"convert them with allotment.array(source, dtype)"
         )
-    return from_numpy(src.numpy().astype(dtype))
+
+
+def _do_on_host(host: Device, work: Callable[[], object]) -> None:
+    """Do work that touches host memory, or make it part of the graph that is captured on the host."""
+    capture = host.captures.of_host_work()
+    if capture is None:
+        work()
+    else:
+        capture.record(work)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
 # The ways between memories, for elements of one type
 
 
+def _convert_and_transfer(dest: Array, src: Array) -> None:
+    _transfer(dest, src if src.dtype == dest.dtype else from_numpy(src.numpy().astype(dest.dtype)))
+
+
 def _transfer(dest: Array, src: Array) -> None:
     """Copy elements, by way of a contiguous array where there is no direct way."""
     if dest.ptr == src.ptr and dest.strides == src.strides:
         return
+    require_memory(dest)
+    require_memory(src)
     if dest.device.is_cpu and src.device.is_cpu:
         np.copyto(dest.numpy(), src.numpy())
     elif _overlap(dest, src):
@@ -208,10 +231,13 @@ def _copy_bytes(dest: Array, src: Array) -> None:
         _copy_between_devices(dest, src)
         return
     worker = dest.device if dest.device.is_cuda else src.device
-    stream = stream_in_force(worker)
+    stream = _stream_for_work(worker)
     worker.platform.copy(dest.ptr, src.ptr, dest.nbytes, stream.handle, worker.ordinal)
+    capture = worker.captures.covering(stream)
     for end in (dest, src):
-        if end.device.is_cpu:
+        if end.device.is_cpu and capture is not None:
+            capture.keep(end)
+        elif end.device.is_cpu:
             _settle_host_end(end, stream, is_written=end is dest)
 
 
@@ -234,11 +260,16 @@ def _copy_between_devices(dest: Array, src: Array) -> None:
 
     A stream copies managed memory to and from the memory of its own device, and two devices' memory as peers.
     """
+    captures = dest.device.captures
+    for end in (dest, src):
+        if (capture := captures.covering(stream_in_force(end.device))) is not None:
+            _capture_copy_between_devices(capture, dest, src)
+            return
     is_managed = MemoryKind.CUDA_MANAGED in (dest.memory_kind, src.memory_kind)
     worker, other = dest.device, src.device
     if dest.memory_kind is MemoryKind.CUDA_MANAGED:
         worker, other = other, worker
-    stream, other_stream = stream_in_force(worker), stream_in_force(other)
+    stream, other_stream = _stream_for_work(worker), _stream_for_work(other)
     stream.wait_for(other_stream)
     if is_managed:
         worker.platform.copy(dest.ptr, src.ptr, dest.nbytes, stream.handle, worker.ordinal)
@@ -249,9 +280,54 @@ def _copy_between_devices(dest: Array, src: Array) -> None:
     other_stream.wait_for(stream)
 
 
+def _stream_for_work(device: Device) -> Stream:
+    """Return the stream in force, unless work on it would end a capture."""
+    stream = stream_in_force(device)
+    if device.captures.on_devices:
+        device.captures.check_work(stream)
+    return stream
+
+
+def _capture_copy_between_devices(capture: Capture, dest: Array, src: Array) -> None:
+    """Copy inside a capture, where peer copies are not allowed: a stream must reach pool memory at the other end."""
+    for here, there in ((dest, src), (src, dest)):
+        if there.memory_kind is not MemoryKind.CUDA_MEMPOOL or _is_pool_open(there, here.device):
+            _copy_in_capture(capture, here.device, dest, src)
+            return
+    source, target = src.device.alias, dest.device.alias
+    capture.refuse(
+        f"memory pool arrays cannot be copied from {source!r} to {target!r} while a graph is captured: neither device "
+        "has access to the other's pool.",
+        f'Call set_mempool_access_enabled("{source}", "{target}", True) before the capture, or allocate the arrays '
+        "before it with memory pools disabled (ScopedMempool).",
+    )
+
+
+def _copy_in_capture(capture: Capture, worker: Device, dest: Array, src: Array) -> None:
+    """Copy on a captured stream of one device, in order with what the streams in force on both have captured."""
+    in_force = [stream_in_force(end.device) for end in (dest, src)]
+    captured = [stream for stream in in_force if capture.covers(stream)]
+    own = stream_in_force(worker)
+    stream = own if own in captured else capture.side_stream(worker)
+    for other in captured:
+        if other is not stream:
+            stream.wait_for(other)
+    worker.platform.copy(dest.ptr, src.ptr, dest.nbytes, stream.handle, worker.ordinal)
+    for other in captured:
+        if other is not stream:
+            other.wait_for(stream)
+
+
+def _is_pool_open(array: Array, device: Device) -> bool:
+    allocator: object = None if array.account is None else array.account.allocator
+    if not isinstance(allocator, SupportsPool):
+        return False
+    return bool(grants_of(device).pool_access(allocator.pool_handle, Pair(array.device, device)))
+
+
 def _copy_elements(dest: Array, src: Array) -> None:
     device = dest.device
-    device.platform.copy_elements(dest.elements(), src.elements(), stream_in_force(device).handle, device.ordinal)
+    device.platform.copy_elements(dest.elements(), src.elements(), _stream_for_work(device).handle, device.ordinal)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -274,9 +350,10 @@ def _fill(target: Array, element: NDArray[Any]) -> Array:
         return target
     device = target.device
     if device.is_cpu:
-        target.numpy()[...] = element
+        _do_on_host(device, lambda: target.numpy().__setitem__(..., element))
         return target
-    stream, pattern = stream_in_force(device), element.tobytes()
+    require_memory(target)
+    stream, pattern = _stream_for_work(device), element.tobytes()
     if target.is_contiguous and pattern.count(pattern[0]) == len(pattern):
         device.platform.fill(target.ptr, pattern[0], target.nbytes, stream.handle, device.ordinal)
     else:
@@ -307,9 +384,21 @@ def to_numpy(source: Array) -> NDArray[Any]:
     """Return the contents as a NumPy array: a view on the host, else a copy."""
     if source.device.is_cpu:
         return numpy_over(source)
+    _refuse_read(source)
     result = np.empty(source.shape, source.dtype)
     copy_into(from_numpy(result), source)
     return result
+
+
+def _refuse_read(source: Array) -> None:
+    """Refuse to wait for contents that captured work makes."""
+    capture = source.device.captures.covering(stream_in_force(source.device))
+    if capture is not None:
+        capture.refuse(
+            f"the contents of an array on {source.device.alias!r} cannot be read while a graph is captured.",
+            "Launch the graph first; or copy inside into an array on the host that was made before, which each launch "
+            "then fills.",
+        )
 
 
 def to_device(source: Array, device: DeviceLike) -> Array:
@@ -329,6 +418,8 @@ def clone(source: Array, device: DeviceLike = None) -> Array:
 
 def copied(source: Array, device: Device, *, pinned: bool = False) -> Array:
     """Return a contiguous copy on a device; one on the host is complete."""
+    if device.is_cpu and source.device.is_cuda:
+        _refuse_read(source)
     target = empty(source.shape, source.dtype, device, pinned)
     try:
         copy_into(target, source)

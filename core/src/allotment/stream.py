@@ -115,15 +115,39 @@ class Stream:
 
     @property
     def is_done(self) -> bool:
-        """Whether all work queued so far is done."""
+        """Whether all work queued so far is done.
+
+        Raises
+        ------
+        CaptureError
+            While a graph is captured that such a question would end.
+        """
+        self.device.captures.refuse_stream_wait(self)
         return self.device.platform.stream_is_done(self._open_handle(), self.device.ordinal)
 
     def synchronize(self) -> None:
-        """Wait for the work queued so far."""
+        """Wait for the work queued so far.
+
+        Raises
+        ------
+        CaptureError
+            While a graph is captured that such a wait would end.
+        """
+        self.device.captures.refuse_stream_wait(self)
         self.device.platform.synchronize_stream(self._open_handle(), self.device.ordinal)
 
     def wait_for(self, other: Stream) -> None:
-        """Let later work of this stream wait for the present work of another one, without waiting here."""
+        """Let later work of this stream wait for the present work of another one, without waiting here.
+
+        A stream that waits for a captured one becomes part of the same capture.
+
+        Raises
+        ------
+        CaptureError
+            If that would end a capture: a captured stream cannot wait for one that is not.
+        """
+        if self.device.captures.on_devices:
+            self.device.captures.check_order(self, other)
         self.device.platform.wait_for_stream(
             self._open_handle(), other._open_handle(), self.device.ordinal, other.device.ordinal
         )
@@ -194,6 +218,11 @@ def stream_in_force(device: Device) -> Stream:
         if scoped_device is device:
             return stream
     return device.stream_in_place or set_stream(Stream._of_handle(device, 0, None), device)
+
+
+def null_stream(device: Device) -> Stream:
+    """Return the null stream of a CUDA device."""
+    return Stream._of_handle(device, 0, None)
 
 
 def get_stream(device: DeviceLike = None) -> Stream:

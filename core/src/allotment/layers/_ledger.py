@@ -45,7 +45,7 @@ class Ledger:
     device: Device
     _find_stream: Callable[[Device], Stream]
     _stream_scopes: Any
-    _pool: int
+    _pool: int | None
     _live: dict[int, Any]
     _largest: int
     _current: int

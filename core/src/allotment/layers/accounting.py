@@ -36,6 +36,7 @@ from allotment.units import check_range
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from allotment._graph_blocks import GraphBlocks
     from allotment.allocator import Allocator
     from allotment.device import Device
     from allotment.stream import Stream
@@ -82,6 +83,8 @@ class AccountedAllocator:
         public: object
         traits: AllocatorTraits
         memory_kind: MemoryKind
+        proved_access: dict[Device, int]
+        graph_blocks: GraphBlocks | None
         _allocate: Callable[..., Any]
         _deallocate: Callable[..., Any]
         _live: dict[int, Any]
@@ -134,24 +137,41 @@ class AccountedAllocator:
         self.public = self if public is None else public
         self.traits: AllocatorTraits = getattr(allocator, "traits", None) or AllocatorTraits()
         self.memory_kind = _declared_kind(allocator, self.traits, device)
-        self._allocate, self._deallocate = self._bind_calls()
+        self._retired = False
+        self.restore_calls()
         if self.memory_kind in _ON_DEVICE:
             # Refused here, because a driver may first reserve all it has for a request that it cannot meet.
             self._largest = device.total_memory
         self._failed_allocations = self._failed_frees = 0
-        self._retired = False
+        self.proved_access = {}  # the access engine's: by which device, at which version of the grants
+        self.graph_blocks = None  # the memory of it that graphs own; see `allotment.capture`
+        device.captures.settle(self)
 
     def __repr__(self) -> str:
         return (
             f"<allocator {self.name!r} on {self.device.alias!r}: {self._current:,} bytes in {len(self._live)} blocks>"
         )
 
-    def _bind_calls(self) -> tuple[Callable[..., Any], Callable[..., Any]]:
-        """Return the allocator's two calls, with its device made current around them where that is needed."""
-        allocator = self.allocator
-        return self._guard(allocator.allocate, needed=True), self._guard(
-            allocator.deallocate, needed=getattr(allocator, "deallocate_requires_context_guard", True)
-        )
+    def own_calls(self) -> tuple[Callable[..., Any], Callable[..., Any]]:
+        """Return the allocator's two calls, as whoever stands between them and the ledger calls them."""
+        return self._guarded(self.allocator.allocate, self.allocator.deallocate)
+
+    def interpose(self, allocate: Callable[..., Any], deallocate: Callable[..., Any]) -> None:
+        """Put other calls in the place of the allocator's, until `restore_calls`."""
+        if not self._retired:
+            self._allocate, self._deallocate = allocate, deallocate
+
+    def restore_calls(self) -> None:
+        """Let the ledger call the allocator itself again."""
+        if not self._retired:
+            self._allocate, self._deallocate = self.own_calls()
+
+    def _guarded(
+        self, allocate: Callable[..., Any], deallocate: Callable[..., Any]
+    ) -> tuple[Callable[..., Any], Callable[..., Any]]:
+        """Return the two calls, with the device made current around them where that is needed."""
+        free_needs_guard = getattr(self.allocator, "deallocate_requires_context_guard", True)
+        return self._guard(allocate, needed=True), self._guard(deallocate, needed=free_needs_guard)
 
     def _guard(self, call: Callable[..., Any], *, needed: bool) -> Callable[..., Any]:
         several_devices = self.device.is_cuda and self.device.platform.device_count() > 1
@@ -243,7 +263,9 @@ class AccountedAllocator:
     def statistics(self) -> Statistics:
         """Return the accounts as they stand."""
         held = None
-        if isinstance(self.allocator, SupportsReservation) and not self._retired:
+        # Asking a pool while a graph is captured would end the capture.
+        is_askable = not self._retired and not self.device.captures.on_devices
+        if is_askable and isinstance(self.allocator, SupportsReservation):
             held = self.allocator.reservation()
         # Other threads may have allocated since: what is handed out is held in any case.
         current, peak = self._current, self._peak
@@ -261,6 +283,8 @@ class AccountedAllocator:
 
     def reset_peak(self) -> None:
         """Set the peaks to the current values; the counts stay."""
+        if isinstance(self.allocator, SupportsReservation) and not self._retired:
+            self.device.captures.refuse_unsafe(f"resetting the peak of allocator {self.name!r}")
         self._peak = self._current
         if isinstance(self.allocator, SupportsReservation) and not self._retired:
             self.allocator.reset_peak_reservation()
@@ -273,6 +297,7 @@ class AccountedAllocator:
         keep = check_range(index(keep_bytes))
         if not isinstance(self.allocator, SupportsTrim) or self._retired:
             return 0
+        self.device.captures.refuse_unsafe(f"trimming allocator {self.name!r}")
         return self.allocator.trim(keep)
 
     def record_use(self, ptr: int, stream: Stream) -> None:
@@ -294,6 +319,7 @@ class AccountedAllocator:
                 f"{self._current:,} bytes are live. Drop the arrays that hold them first."
             )
         if isinstance(self.allocator, SupportsClose) and not self._retired:
+            self.device.captures.refuse_unsafe(f"closing allocator {self.name!r}")
             self.allocator.close()
 
 
@@ -306,8 +332,10 @@ _SLOTS = (
     "_failed_frees",
     "_retired",
     "allocator",
+    "graph_blocks",
     "memory_kind",
     "name",
+    "proved_access",
     "public",
     "traits",
 )
@@ -327,24 +355,41 @@ class StreamOrderedAccount(AccountedAllocator, StreamLedger):
 
     __slots__ = _SLOTS
 
-    def _bind_calls(self) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    def restore_calls(self) -> None:
+        """Let the ledger call the allocator itself again, or the pool that it draws from."""
         self._stream_scopes, self._find_stream = stream_scopes, stream_in_force
-        allocate, deallocate = self._pool_calls() if self.traits.straight_from_pool else self._allocator_calls()
-        free_needs_guard = getattr(self.allocator, "deallocate_requires_context_guard", True)
-        return self._guard(allocate, needed=True), self._guard(deallocate, needed=free_needs_guard)
+        if IS_COMPILED and self.traits.straight_from_pool:
+            platform = self.device.platform
+            assert isinstance(self.allocator, SupportsPool)
+            calls = self._guarded(platform.malloc_from_pool, platform.free_async)
+            self._put(self.allocator.pool_handle, *calls)
+        else:
+            self._put(None, *self.own_calls())
+
+    def interpose(self, allocate: Callable[..., Any], deallocate: Callable[..., Any]) -> None:
+        """Put other calls in the place of the allocator's; they get the stream as an argument."""
+        self._put(None, allocate, deallocate)
+
+    def _put(self, pool: int | None, allocate: Callable[..., Any], deallocate: Callable[..., Any]) -> None:
+        if not self._retired:
+            # No other thread may see one of them without the others: nothing is called in between.
+            self._pool = pool
+            self._allocate = allocate
+            self._deallocate = deallocate
+
+    def own_calls(self) -> tuple[Callable[..., Any], Callable[..., Any]]:
+        """Return the two calls with the stream as an argument, also where the ledger calls a pool itself."""
+        straight = self.traits.straight_from_pool
+        return self._guarded(*(self._calls_to_pool() if straight else self._allocator_calls()))
 
     def _allocator_calls(self) -> tuple[Callable[..., Any], Callable[..., Any]]:
         allocator: Any = self.allocator
         return allocator.allocate_on, allocator.deallocate_on
 
-    def _pool_calls(self) -> tuple[Callable[..., Any], Callable[..., Any]]:
-        """Return the platform's two calls about the allocator's pool, which the compiled ledger makes itself."""
+    def _calls_to_pool(self) -> tuple[Callable[..., Any], Callable[..., Any]]:
         platform, allocator = self.device.platform, self.allocator
         assert isinstance(allocator, SupportsPool)
         malloc, free, pool = platform.malloc_from_pool, platform.free_async, allocator.pool_handle
-        if IS_COMPILED:
-            self._pool = pool
-            return malloc, free
         return (
             lambda size, stream: malloc(size, pool, stream.handle),
             lambda ptr, _, stream: free(ptr, stream.handle),
