@@ -10,6 +10,7 @@ import sys
 import tempfile
 from collections import Counter
 from datetime import UTC, datetime
+from importlib.util import find_spec
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -52,6 +53,8 @@ def run_tests(arguments: list[str]) -> int:
     """Run the tests that are marked ``gpu`` and return pytest's exit code."""
     folders = [folder for folder in FOLDERS if (ROOT / folder).exists()]
     command = [sys.executable, "-m", "pytest", "-m", "gpu", "-p", "no:cacheprovider", *arguments, *folders]
+    if find_spec("xdist"):
+        command += ["-n", "1"]  # a test that takes its process down is then one failure and not the end
     return subprocess.call(command, cwd=ROOT)
 
 
