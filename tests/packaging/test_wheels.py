@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import tomllib
 from email import message_from_string
 from pathlib import Path
@@ -30,7 +33,11 @@ def wheel_files(wheel):
 
 def source_files(member):
     files = (path for path in (member / "src").rglob("*") if path.is_file() and "__pycache__" not in path.parts)
-    return sorted(path.relative_to(member / "src").as_posix() for path in files)
+    # What is compiled, and what of it a checkout made in place, is no source of a wheel.
+    return sorted(path.relative_to(member / "src").as_posix() for path in files if path.suffix not in COMPILED | {".c"})
+
+
+COMPILED = {".so", ".pyd"}
 
 
 def test_there_is_a_wheel_of_each_member(wheels):
@@ -40,7 +47,30 @@ def test_there_is_a_wheel_of_each_member(wheels):
 @members
 def test_a_wheel_holds_what_lies_under_src_and_nothing_else(member, wheels):
     files, _ = wheel_files(wheels[project(member)["name"]])
-    assert files == source_files(member)
+    assert [file for file in files if Path(file).suffix not in COMPILED] == source_files(member)
+
+
+def test_the_wheel_of_core_holds_the_ledger_compiled_or_says_that_it_is_pure(wheels):
+    wheel = wheels["allotment"]
+    files, _ = wheel_files(wheel)
+    compiled = [file for file in files if Path(file).suffix in COMPILED]
+    if wheel.name.endswith("-py3-none-any.whl"):
+        assert not compiled  # no compiler was at hand
+    else:
+        assert [Path(file).name.partition(".")[0] for file in compiled] == ["_ledger_native"]
+
+
+def test_core_can_be_built_without_a_compiler_and_works(environment, tmp_path):
+    build = ["-m", "pip", "wheel", "-q", "--no-deps", "-w", tmp_path, ROOT / "core"]
+    subprocess.run([sys.executable, *build], env={**os.environ, "ALLOTMENT_BUILD_PURE": "1"}, check=True)
+    (wheel,) = tmp_path.glob("allotment-*.whl")
+    assert wheel.name.endswith("-py3-none-any.whl")
+    environment.install(wheel)
+    answer = environment.answer(
+        "import json, allotment as al; from allotment.layers.ledger import IS_COMPILED; a = al.zeros(3, device='cpu');"
+        "print(json.dumps([IS_COMPILED, a.allocator.statistics().live]))"
+    )
+    assert answer == [False, 1]
 
 
 @members
