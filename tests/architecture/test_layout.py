@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 
 LAYERS = (
-    {"_layout", "_names", "_process", "_scope", "_version", "allocator", "errors", "memory_kind", "units"},
+    {"_layout", "_names", "_process", "_scope", "_version", "allocator", "dtypes", "errors", "memory_kind", "units"},
     {"configuration"},
     {"platform"},
     {"_allocator_scopes", "_captures", "_grants", "_graph_blocks", "device", "grants", "stream"},

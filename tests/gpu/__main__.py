@@ -54,7 +54,12 @@ def run_tests(arguments: list[str]) -> int:
     folders = [folder for folder in FOLDERS if (ROOT / folder).exists()]
     command = [sys.executable, "-m", "pytest", "-m", "gpu", "-p", "no:cacheprovider", *arguments, *folders]
     if find_spec("xdist"):
-        command += ["-n", "1"]  # a test that takes its process down is then one failure and not the end
+        command += [
+            "-n",
+            "1",
+            "-p",
+            "no:benchmark",
+        ]  # a test that takes its process down is then one failure and not the end
     return subprocess.call(command, cwd=ROOT)
 
 

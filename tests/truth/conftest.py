@@ -21,7 +21,9 @@ def machine():
 def pytest_terminal_summary(terminalreporter):
     """Count the cases by what came of them; a worker's reports are counted by the process that started it."""
     reports = terminalreporter.stats.get("passed", []) + terminalreporter.stats.get("failed", [])
-    outcomes = Counter(value for report in reports for key, value in report.user_properties if key == OUTCOME)
+    outcomes = Counter(
+        value for report in reports for key, value in getattr(report, "user_properties", ()) if key == OUTCOME
+    )
     if outcomes:
         counts = ", ".join(f"{outcomes[name]} {name}" for name in ("matched", "unmodelled", "left out", "differing"))
         terminalreporter.section("recorded hardware")

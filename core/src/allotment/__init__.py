@@ -142,6 +142,39 @@ if TYPE_CHECKING:
     from allotment.device import (
         synchronize_device as synchronize_device,
     )
+    from allotment.dtypes import (
+        float16 as float16,
+    )
+    from allotment.dtypes import (
+        float32 as float32,
+    )
+    from allotment.dtypes import (
+        float64 as float64,
+    )
+    from allotment.dtypes import (
+        int8 as int8,
+    )
+    from allotment.dtypes import (
+        int16 as int16,
+    )
+    from allotment.dtypes import (
+        int32 as int32,
+    )
+    from allotment.dtypes import (
+        int64 as int64,
+    )
+    from allotment.dtypes import (
+        uint8 as uint8,
+    )
+    from allotment.dtypes import (
+        uint16 as uint16,
+    )
+    from allotment.dtypes import (
+        uint32 as uint32,
+    )
+    from allotment.dtypes import (
+        uint64 as uint64,
+    )
     from allotment.errors import (
         AccessError as AccessError,
     )
@@ -425,6 +458,7 @@ _HOMES = {
         get_preferred_device is_cpu_available is_cuda_available is_device_available set_device synchronize
         synchronize_device
     """,
+    "dtypes": "float16 float32 float64 int16 int32 int64 int8 uint16 uint32 uint64 uint8",
     "errors": """
         AccessError AccessWarning AllocatorContractError AllotmentError AllotmentWarning CaptureError
         ClosedError ConfigError ConfigWarning DeviceNotFoundError ForkedProcessError FreeFailedWarning

@@ -90,11 +90,15 @@ class Captures:
 
     def covering(self, stream: Stream) -> Capture | None:
         """Return the capture that work on a stream becomes part of."""
+        if not self.on_devices:
+            return None
         known = next((capture for capture in self.on_devices if capture.knows(stream)), None)
         return known or next((capture for capture in self.on_devices if capture.covers(stream)), None)
 
     def of_host_work(self) -> Capture | None:
         """Return the capture that the calling thread's work on the host becomes part of."""
+        if not self.on_host:
+            return None
         return next((capture for capture in self.on_host if capture.thread == get_ident()), None)
 
     @property
@@ -155,9 +159,10 @@ class Captures:
 
     def relaxed(self, call: Callable[..., Any], *arguments: object) -> Any:
         """Make a call that has nothing to do with captured work, as CUDA allows it in every mode."""
-        if not self.on_devices:
+        under_way = self.on_devices
+        if not under_way:
             return call(*arguments)
-        exchange = self.on_devices[0].device.platform.exchange_capture_mode
+        exchange = under_way[0].device.platform.exchange_capture_mode
         before = exchange(CaptureMode.RELAXED)
         try:
             return call(*arguments)

@@ -13,11 +13,14 @@ from generated.markdown import paragraphs
 TITLES: Final = {
     "factories": "Making arrays",
     "_array": "Arrays",
+    "dtypes": "Element types",
     "copying": "Copying",
     "interchange": "Sharing memory",
     "foreign": "Memory of another owner",
     "device": "Devices",
     "stream": "Streams",
+    "capture": "Graphs",
+    "ipc": "Memory of other processes",
     "selection": "Choosing an allocator",
     "pools": "The memory pool",
     "statistics": "Accounts",
@@ -92,6 +95,8 @@ MADE_BY_CORE: Final = ("AccountedAllocator", "Array", "Device")
 def _directive(name: str, value: Any) -> str:
     if inspect.isfunction(value):
         return f".. autofunction:: allotment.{name}\n"
+    if getattr(value, "__module__", "") == "numpy":
+        return f".. py:data:: allotment.{name}\n\n   ``numpy.{name}``.\n"
     if not inspect.isclass(value):
         return f".. autodata:: allotment.{name}\n"
     is_made_by_users = not (name in MADE_BY_CORE or issubclass(value, Enum) or getattr(value, "_is_protocol", False))
