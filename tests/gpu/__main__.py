@@ -21,12 +21,12 @@ SUITES = {
     "core/tests/platform": "the platform, call by call",
     "core/tests/access": "who may touch what: verdicts and kernels agree",
     "core/tests/launching": "kernels of CuPy, Numba and Warp on our arrays",
-    "core/tests": "arrays and their exchange with CuPy and PyTorch",
+    "core/tests": "arrays, capture, IPC, and exchange with CuPy and PyTorch",
     "plugins/default": "allocator `default`: conformance kit and its own tests",
     "plugins/mempool": "allocator `mempool`: conformance kit and its own tests",
     "plugins/managed": "allocator `managed`: conformance kit and its own tests",
     "plugins/pinned": "allocator `pinned`: conformance kit and its own tests",
-    "tests": "several parts together",
+    "tests": "the code blocks of the guides",
 }
 """Where a test lies, and what that proves; the first that fits counts."""
 FOLDERS = ("core/tests", "plugins", "tests/guides")
@@ -54,12 +54,8 @@ def run_tests(arguments: list[str]) -> int:
     folders = [folder for folder in FOLDERS if (ROOT / folder).exists()]
     command = [sys.executable, "-m", "pytest", "-m", "gpu", "-p", "no:cacheprovider", *arguments, *folders]
     if find_spec("xdist"):
-        command += [
-            "-n",
-            "1",
-            "-p",
-            "no:benchmark",
-        ]  # a test that takes its process down is then one failure and not the end
+        # A test that takes its process down is then one failure and not the end.
+        command += ["-n", "1", "-p", "no:benchmark"]
     return subprocess.call(command, cwd=ROOT)
 
 
@@ -81,16 +77,16 @@ def read_outcomes(results: Path) -> dict[str, Counter[str]]:
     """Return how many tests of each suite passed, failed or were skipped, with the reasons of the skips."""
     outcomes: dict[str, Counter[str]] = {suite: Counter() for suite in SUITES}
     for case in ET.parse(results).iter("testcase"):
-        place = case.get("file") or case.get("classname", "").replace(".", "/")
+        place = case.get("classname", "").replace(".", "/")  # not the file: that of a rule is the kit's own
         suite = next((suite for suite in SUITES if place.startswith(suite)), "tests")
-        outcomes[suite][outcome_of(case)] += 1
+        outcomes[suite][outcome_of(case, place)] += 1
     return outcomes
 
 
-def outcome_of(case: ET.Element) -> str:
-    """Return ``passed``, ``failed``, or ``skipped: reason``."""
+def outcome_of(case: ET.Element, place: str) -> str:
+    """Return ``passed``, ``failed: name``, or ``skipped: reason``."""
     if case.find("failure") is not None or case.find("error") is not None:
-        return "failed"
+        return f"failed: {place}: {case.get('name')}"
     skipped = case.find("skipped")
     return "passed" if skipped is None else f"skipped: {skipped.get('message', '')}"
 
@@ -125,7 +121,8 @@ def page_of(about: dict[str, object], outcomes: dict[str, Counter[str]], demo: d
         "|---|---:|---:|---:|",
         *(suite_line(SUITES[suite], counts) for suite, counts in outcomes.items() if counts),
         "",
-        *skip_lines(outcomes),
+        *reason_lines(outcomes, "failed"),
+        *reason_lines(outcomes, "skipped"),
         "",
         "## The demo",
         "",
@@ -139,18 +136,20 @@ def page_of(about: dict[str, object], outcomes: dict[str, Counter[str]], demo: d
 
 def suite_line(title: str, counts: Counter[str]) -> str:
     """Return the row of a suite."""
-    skipped = sum(number for outcome, number in counts.items() if outcome.startswith("skipped"))
-    return f"| {title} | {counts['passed']} | {counts['failed']} | {skipped} |"
+    failed, skipped = (
+        sum(number for outcome, number in counts.items() if outcome.startswith(kind)) for kind in ("failed", "skipped")
+    )
+    return f"| {title} | {counts['passed']} | {failed} | {skipped} |"
 
 
-def skip_lines(outcomes: dict[str, Counter[str]]) -> list[str]:
-    """Return why tests were skipped, each reason once."""
+def reason_lines(outcomes: dict[str, Counter[str]], kind: str) -> list[str]:
+    """Return which tests failed, or why tests were skipped, each once."""
     reasons: Counter[str] = Counter()
     for counts in outcomes.values():
         for outcome, number in counts.items():
-            if outcome.startswith("skipped: "):
-                reasons[outcome.removeprefix("skipped: ")] += number
-    return [f"- {number} skipped: {reason}" for reason, number in reasons.most_common()]
+            if outcome.startswith(f"{kind}: "):
+                reasons[outcome.removeprefix(f"{kind}: ")] += number
+    return [f"- {number} {kind}: {reason}" for reason, number in reasons.most_common()]
 
 
 if __name__ == "__main__":

@@ -296,6 +296,7 @@ POOL_BLOCKS = [
         number=3,
         guides=(ACCESS,),
         devices=2,
+        before="wp.set_peer_access_enabled('cuda:0', 'cuda:1', False)",  # CuPy enables it unasked
         code="""
             with wp.ScopedPeerAccess("cuda:0", "cuda:1", True):
                 ...

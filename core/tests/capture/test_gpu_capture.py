@@ -137,9 +137,9 @@ def test_memory_of_before_can_be_used_and_dropped_and_collected_inside(name):
 
 @pytest.mark.parametrize("name", ["default", "managed"])
 def test_allocators_that_cannot_be_captured_are_refused_and_the_capture_lives(name):
-    array = full(0.0)
+    array, chosen = full(0.0), al.ScopedAllocator("cuda:0", name)
     with al.ScopedCapture("cuda:0") as capture:
-        with al.ScopedAllocator("cuda:0", name), pytest.raises(al.CaptureError, match="cannot allocate"):
+        with chosen, pytest.raises(al.CaptureError, match="cannot allocate"):
             al.empty(SIZE, device="cuda:0")
         array.fill_(1)
     capture.graph.launch()
