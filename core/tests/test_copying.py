@@ -577,7 +577,7 @@ def test_fill_sets_every_element_to_a_value_that_fits(sim, where, dtype, value):
         ("f8", np.complex64(1j)),
         ("f8", "text"),
         ("i4", "12"),
-        ("f8", object()),
+        pytest.param("f8", object(), id="f8-object"),
         ("f8", [1, 2]),
         ("U2", "abc"),
         ("S1", b"ab"),
