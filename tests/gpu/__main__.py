@@ -12,6 +12,7 @@ from collections import Counter
 from datetime import UTC, datetime
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree as ET
 
 from benchmarks.report import about_this_run
@@ -126,12 +127,25 @@ def page_of(about: dict[str, object], outcomes: dict[str, Counter[str]], demo: d
         "",
         "## The demo",
         "",
-        "```json",
-        json.dumps(demo, indent=1),
-        "```",
+        *demo_lines(demo),
         "",
     ]
     return "\n".join(lines)
+
+
+def demo_lines(demo: dict[str, Any]) -> list[str]:
+    """Return the demo's table: what each allocator passed, and how it replayed the trace."""
+    if demo["exit_code"]:
+        return [f"It failed with exit code {demo['exit_code']}."]
+    return [
+        "| allocator | device | memory | checks passed | trace replayed in | peak requested | peak reserved |",
+        "|---|---|---|---:|---:|---:|---:|",
+        *(
+            f"| {row['allocator']} | {row['device']} | {row['memory_kind']} | {row['checks_passed']} of {row['checks']}"
+            f" | {row['seconds']:.2f} s | {row['peak_requested']:,} | {row['peak_reserved']:,} |"
+            for row in demo["allocators"]
+        ),
+    ]
 
 
 def suite_line(title: str, counts: Counter[str]) -> str:

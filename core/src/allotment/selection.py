@@ -41,6 +41,9 @@ def allocator_in_force(device: Device) -> AccountedAllocator:
     """Return the allocator that an array on a device draws from now; the hot path."""
     scopes = allocator_scopes.get()
     if scopes:
+        innermost = scopes[-1][1]
+        if innermost.device is device and innermost.allocator is not None:
+            return innermost.allocator
         return _choose_in_scopes(device, [entry for _, entry in scopes if entry.device is device])
     return device.supply or _choose(device)
 
