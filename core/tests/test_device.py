@@ -20,6 +20,7 @@ FLAGS = {
     "is_managed_memory_supported": "managed_memory",
     "is_concurrent_managed_access_supported": "concurrent_managed_access",
     "is_mempool_supported": "memory_pools",
+    "is_virtual_memory_supported": "virtual_memory",
 }
 """Each capability of a device, and the attribute of the driver that it reads."""
 

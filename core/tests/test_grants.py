@@ -115,6 +115,135 @@ class TestAskingAndGranting:
         assert sim.pool_access(sim.default_pool(0), 1) is PoolAccess.NONE
 
 
+@pytest.fixture
+def mapped(sim, mapping):
+    """An allocator of device 0 that maps its memory, made before any grant."""
+    allocator = mapping(al.get_device("cuda:0"))
+    al.set_device_allocator("cuda:0", allocator)
+    return allocator
+
+
+class TestMemoryThatFollowsPeerAccess:
+    def reached(self, ptr):
+        before = al.get_device("cuda:1").platform.switch_device(1)
+        try:
+            return al.get_device("cuda:1").platform.pointer_attributes(ptr).accessible
+        finally:
+            al.get_device("cuda:1").platform.restore_context(before)
+
+    def test_peer_access_reaches_memory_allocated_before_and_after(self, mapped):
+        early = al.zeros(4, device="cuda:0")
+        al.set_peer_access_enabled(*PAIR, True)
+        late = al.zeros(4, device="cuda:0")
+        assert (self.reached(early.ptr), self.reached(late.ptr)) == (True, True)
+
+        al.set_peer_access_enabled(*PAIR, False)
+        assert (self.reached(early.ptr), self.reached(late.ptr)) == (False, False)
+
+    def test_an_allocator_made_later_is_told_what_was_enabled_on_its_device(self, sim, mapping):
+        al.set_peer_access_enabled(*PAIR, True)
+        allocators = {alias: mapping(al.get_device(alias)) for alias in PAIR}
+        for alias, allocator in allocators.items():
+            al.set_device_allocator(alias, allocator)
+
+        assert {alias: allocator.told for alias, allocator in allocators.items()} == {
+            "cuda:0": [("cuda:1", True)],
+            "cuda:1": [],
+        }
+
+    def test_so_is_one_that_is_chosen_by_name(self, sim, mapping):
+        made = []
+
+        def factory(device):
+            made.append(mapping(device))
+            return made[-1]
+
+        factory.traits = mapping.traits
+        al.register_allocator("mapped", factory)
+        al.set_peer_access_enabled(*PAIR, True)
+        al.get_allocator("mapped", device="cuda:0")
+        al.set_peer_access_enabled(*PAIR, False)
+
+        assert [allocator.told for allocator in made] == [[("cuda:1", True), ("cuda:1", False)]]
+
+    def test_it_is_told_of_changes_alone(self, mapped):
+        for enable in (True, True, False, False):
+            al.set_peer_access_enabled(*PAIR, enable)
+
+        assert mapped.told == [("cuda:1", True), ("cuda:1", False)]
+
+    def test_it_is_told_once_where_it_was_chosen_twice(self, sim, mapped):
+        with al.ScopedAllocator("cuda:0", mapped):
+            al.set_peer_access_enabled(*PAIR, True)
+
+        assert mapped.told == [("cuda:1", True)]
+
+    def test_it_is_told_where_another_library_had_enabled_peer_access(self, sim, mapped):
+        sim.enable_peer_access(1, 0)
+        al.set_peer_access_enabled(*PAIR, True)
+
+        assert mapped.told == [("cuda:1", True)]
+
+    def test_its_device_is_current_when_it_is_told(self, sim, mapped, monkeypatch):
+        current = []
+        monkeypatch.setattr(mapped, "set_peer_access", lambda peer, *, enable: current.append(sim.current_device()))
+        with al.ScopedDevice("cuda:1"):
+            al.set_peer_access_enabled(*PAIR, True)
+
+        assert current == [0]
+
+    def test_a_scope_ends_it(self, mapped):
+        with al.ScopedPeerAccess(*PAIR, True):
+            array = al.zeros(4, device="cuda:0")
+            assert self.reached(array.ptr)
+        assert not self.reached(array.ptr)
+
+    @pytest.mark.parametrize("enable", [True, False])
+    def test_if_one_refuses_all_is_as_it_was(self, sim, mapped, mapping, enable):
+        other = mapping(al.get_device("cuda:0"))
+        with al.ScopedAllocator("cuda:0", other):
+            blocks = [al.zeros(4, device="cuda:0")]
+        blocks.append(al.zeros(4, device="cuda:0"))
+        al.set_peer_access_enabled(*PAIR, not enable)
+        sim.fail("set_mapping_access", nth=2)
+
+        with pytest.raises(al.PlatformError, match="cuMemSetAccess"):
+            al.set_peer_access_enabled(*PAIR, enable)
+        assert [self.reached(array.ptr) for array in blocks] == [not enable] * 2
+        assert al.is_peer_access_enabled(*PAIR) is not enable
+
+        al.set_peer_access_enabled(*PAIR, enable)
+        assert [self.reached(array.ptr) for array in blocks] == [enable] * 2
+
+    def test_if_the_driver_refuses_nobody_is_told(self, sim, mapped):
+        sim.fail("enable_peer_access", code="cudaErrorUnknown")
+
+        with pytest.raises(al.PlatformError, match="cudaErrorUnknown"):
+            al.set_peer_access_enabled(*PAIR, True)
+        assert mapped.told == []
+
+    def test_peer_access_that_another_library_enabled_stays_if_one_refuses(self, sim, mapped):
+        array = al.zeros(4, device="cuda:0")
+        sim.enable_peer_access(1, 0)
+        sim.fail("set_mapping_access")
+
+        with pytest.raises(al.PlatformError):
+            al.set_peer_access_enabled(*PAIR, True)
+        assert al.is_peer_access_enabled(*PAIR)
+        assert not self.reached(array.ptr)
+
+    def test_an_allocator_that_refuses_what_was_enabled_is_not_taken(self, sim, mapping):
+        al.set_peer_access_enabled(*PAIR, True)
+        allocator = mapping(al.get_device("cuda:0"))
+        block = allocator.allocate(4)
+        sim.fail("set_mapping_access")
+
+        with pytest.raises(al.PlatformError):
+            al.set_device_allocator("cuda:0", allocator)
+        al.set_device_allocator("cuda:0", allocator)
+        assert self.reached(block)
+
+
 class TestRefusals:
     @pytest.mark.parametrize("pair", [("cpu", "cuda:0"), ("cuda:0", "cpu"), ("cpu", "cpu")])
     def test_the_host_neither_grants_nor_gets_access(self, sim, access, pair):

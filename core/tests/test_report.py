@@ -117,6 +117,7 @@ def machine(tmp_path):
             managed_memory = true
             concurrent_managed_access = true
             memory_pools = true
+            virtual_memory = true
             integrated = false
             ipc = true
             """)

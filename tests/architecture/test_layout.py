@@ -32,7 +32,7 @@ LAYERS = (
     {"_array", "_dlpack", "_foreign_memory", "copying", "factories", "foreign", "interchange", "ipc"},
     {"access"},
     {"launching", "capture"},
-    {"report", "session", "statistics", "trace"},
+    {"memory_use", "report", "session", "statistics", "trace"},
     {""},
     {"cli", "__main__", "testing"},
 )

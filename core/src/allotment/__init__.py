@@ -31,6 +31,9 @@ if TYPE_CHECKING:
         API_VERSION as API_VERSION,
     )
     from allotment.allocator import (
+        AccountAnswers as AccountAnswers,
+    )
+    from allotment.allocator import (
         Allocator as Allocator,
     )
     from allotment.allocator import (
@@ -46,6 +49,15 @@ if TYPE_CHECKING:
         IpcKind as IpcKind,
     )
     from allotment.allocator import (
+        KeepsAccounts as KeepsAccounts,
+    )
+    from allotment.allocator import (
+        OwnAccounts as OwnAccounts,
+    )
+    from allotment.allocator import (
+        PrivatePool as PrivatePool,
+    )
+    from allotment.allocator import (
         Reservation as Reservation,
     )
     from allotment.allocator import (
@@ -55,7 +67,16 @@ if TYPE_CHECKING:
         SupportsClose as SupportsClose,
     )
     from allotment.allocator import (
+        SupportsLimits as SupportsLimits,
+    )
+    from allotment.allocator import (
+        SupportsPeers as SupportsPeers,
+    )
+    from allotment.allocator import (
         SupportsPool as SupportsPool,
+    )
+    from allotment.allocator import (
+        SupportsPrivatePools as SupportsPrivatePools,
     )
     from allotment.allocator import (
         SupportsReservation as SupportsReservation,
@@ -346,11 +367,41 @@ if TYPE_CHECKING:
     from allotment.memory_kind import (
         MemoryKind as MemoryKind,
     )
+    from allotment.memory_use import (
+        clear_cache as clear_cache,
+    )
+    from allotment.memory_use import (
+        get_active_memory as get_active_memory,
+    )
+    from allotment.memory_use import (
+        get_cache_limit as get_cache_limit,
+    )
+    from allotment.memory_use import (
+        get_cache_memory as get_cache_memory,
+    )
+    from allotment.memory_use import (
+        get_memory_limit as get_memory_limit,
+    )
+    from allotment.memory_use import (
+        get_peak_memory as get_peak_memory,
+    )
+    from allotment.memory_use import (
+        reset_peak_memory as reset_peak_memory,
+    )
+    from allotment.memory_use import (
+        set_cache_limit as set_cache_limit,
+    )
+    from allotment.memory_use import (
+        set_memory_limit as set_memory_limit,
+    )
     from allotment.platform import (
         MemoryAdvice as MemoryAdvice,
     )
     from allotment.platform import (
         Platform as Platform,
+    )
+    from allotment.platform import (
+        PoolAccess as PoolAccess,
     )
     from allotment.platform import (
         PoolAttribute as PoolAttribute,
@@ -447,8 +498,9 @@ _HOMES = {
     "_array": "Array",
     "access": "AccessReport Verdict can_access explain_access reset_access_warnings",
     "allocator": """
-        API_VERSION Allocator AllocatorPlugin AllocatorTraits Availability IpcKind Reservation Statistics
-        SupportsClose SupportsPool SupportsReservation SupportsStreams SupportsTrim SupportsUse
+        API_VERSION AccountAnswers Allocator AllocatorPlugin AllocatorTraits Availability IpcKind KeepsAccounts
+        OwnAccounts PrivatePool Reservation Statistics SupportsClose SupportsLimits SupportsPeers SupportsPool
+        SupportsPrivatePools SupportsReservation SupportsStreams SupportsTrim SupportsUse
     """,
     "capture": "CaptureMode Graph ScopedCapture capture_begin capture_end capture_launch",
     "configuration": "configure",
@@ -478,7 +530,11 @@ _HOMES = {
     "launching": "KernelAdapter LaunchRequest launch launch_dim register_kernel_adapter",
     "layers.accounting": "AccountedAllocator",
     "memory_kind": "MemoryKind",
-    "platform": "MemoryAdvice Platform PoolAttribute",
+    "memory_use": """
+        clear_cache get_active_memory get_cache_limit get_cache_memory get_memory_limit get_peak_memory
+        reset_peak_memory set_cache_limit set_memory_limit
+    """,
+    "platform": "MemoryAdvice Platform PoolAccess PoolAttribute",
     "pools": """
         get_mempool_release_threshold get_mempool_used_mem_current get_mempool_used_mem_high
         set_mempool_release_threshold trim_mempool

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+from functools import partial
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
@@ -13,6 +15,7 @@ from allotment.platform import PoolAccess
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from allotment.allocator import SupportsPeers
     from allotment.device import Device
     from allotment.platform import PointerAttributes
 
@@ -43,6 +46,8 @@ class Grants:
         self.version = 0
         self._lock = RLock()
         self._peer_access: dict[Pair, bool] = {}
+        self._granted_peers: set[Pair] = set()
+        self._followers: dict[Device, list[SupportsPeers]] = {}
         self._pool_access: dict[tuple[int, Device], bool] = {}
         self._pools: dict[Device, list[int]] = {}
         self._granted_pools: set[Pair] = set()
@@ -51,16 +56,28 @@ class Grants:
     # Peer access
 
     def set_peer_access(self, pair: Pair, *, enable: bool) -> None:
-        """Let the peer touch plain device memory of the target, or not."""
-        target, peer = pair
-        change = peer.platform.enable_peer_access if enable else peer.platform.disable_peer_access
-        with self._lock:
-            try:
-                change(peer.ordinal, target.ordinal)
-            except PlatformError as error:
-                if error.code not in _AS_IT_SHOULD_BE:
-                    raise
+        """Let the peer touch plain device memory of the target, and of allocators that follow, or not.
+
+        If an allocator refuses, all is as it was before.
+        """
+        with self._lock, ExitStack() as undo:
+            changes = [partial(_change_peer_access, pair)]
+            if (pair in self._granted_peers) is not enable:
+                changes += [partial(_tell, follower, pair) for follower in self._followers.get(pair.target, ())]
+            for change in changes if enable else reversed(changes):
+                if change(enable=enable):
+                    undo.callback(change, enable=not enable)
+            undo.pop_all()
+            (self._granted_peers.add if enable else self._granted_peers.discard)(pair)
             self._note(self._peer_access, pair, enable)
+
+    def adopt_follower(self, device: Device, allocator: SupportsPeers) -> None:
+        """Note an allocator whose memory follows peer access; what was enabled on the device holds for it too."""
+        with self._lock:
+            for pair in tuple(self._granted_peers):
+                if pair.target is device:
+                    device.captures.relaxed(partial(_tell, allocator, pair, enable=True))
+            self._followers.setdefault(device, []).append(allocator)
 
     def peer_access(self, pair: Pair) -> bool | None:
         """Return whether the peer may touch plain device memory of the target; ``None`` if only asking could tell."""
@@ -143,6 +160,24 @@ class Grants:
             record[key] = granted
             self.version += 1
         return granted
+
+
+def _change_peer_access(pair: Pair, *, enable: bool) -> bool:
+    """Change what the driver grants; return whether that was another thing than it had."""
+    target, peer = pair
+    change = peer.platform.enable_peer_access if enable else peer.platform.disable_peer_access
+    try:
+        change(peer.ordinal, target.ordinal)
+    except PlatformError as error:
+        if error.code not in _AS_IT_SHOULD_BE:
+            raise
+        return False
+    return True
+
+
+def _tell(allocator: SupportsPeers, pair: Pair, *, enable: bool) -> bool:
+    on_device(pair.target, partial(allocator.set_peer_access, pair.peer, enable=enable))
+    return True
 
 
 def grants_of(device: Device) -> Grants:

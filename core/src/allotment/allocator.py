@@ -7,11 +7,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, ClassVar, Final, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn, Protocol, runtime_checkable
 
 from allotment.memory_kind import MemoryKind
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextvars import ContextVar
+
     from allotment.device import Device
     from allotment.stream import Stream
 
@@ -68,6 +71,9 @@ class AllocatorTraits:
     straight_from_pool
         Its stream-aware calls are ``cudaMallocFromPoolAsync`` from `SupportsPool.pool_handle` and ``cudaFreeAsync``,
         and nothing more: core may make them itself.
+    mapped
+        Its memory is mapped (``cuMemMap``): another device reaches it only where the mapping says so, whatever peer
+        access is enabled. `SupportsPeers` makes it follow peer access.
     """
 
     memory_kind: MemoryKind = MemoryKind.UNKNOWN
@@ -78,6 +84,7 @@ class AllocatorTraits:
     host_accessible: bool = False
     device_bound: bool = True
     straight_from_pool: bool = False
+    mapped: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +188,27 @@ class SupportsReservation(Protocol):
 
 
 @runtime_checkable
+class SupportsLimits(Protocol):
+    """An allocator that holds no more of the device than it is told, at the latest from the next request on."""
+
+    def get_memory_limit(self) -> int:
+        """Return the most bytes to hold of the device."""
+        ...
+
+    def set_memory_limit(self, limit: int, /) -> int:
+        """Set the most bytes to hold; return what it was. A request that needs more is out of memory."""
+        ...
+
+    def get_cache_limit(self) -> int:
+        """Return the most bytes to hold idle."""
+        ...
+
+    def set_cache_limit(self, limit: int, /) -> int:
+        """Set the most bytes to hold idle; return what it was. What is above is given back in the course of calls."""
+        ...
+
+
+@runtime_checkable
 class SupportsPool(Protocol):
     """An allocator that draws from one CUDA memory pool, whose settings and grants then concern its memory."""
 
@@ -200,11 +228,131 @@ class SupportsUse(Protocol):
 
 
 @runtime_checkable
+class SupportsPeers(Protocol):
+    """An allocator that says itself which other devices reach its memory, as one that maps it must."""
+
+    def set_peer_access(self, peer: Device, /, *, enable: bool) -> None:
+        """Let a device touch all its memory of the current device, present and future, or not.
+
+        If it raises, what devices may touch is as it was before.
+        """
+        ...
+
+
+@runtime_checkable
 class SupportsClose(Protocol):
     """An allocator with something to give back when nobody uses it any more."""
 
     def close(self) -> None:
         """Give everything back. Called once, when no block is live; not at interpreter shutdown."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccountAnswers:
+    """What core answers where an allocator that keeps its own accounts meets what is unusual.
+
+    Parameters
+    ----------
+    device
+        The device of the account.
+    stream_scopes
+        The context variable of the scopes that are entered: while it holds an empty tuple, ``device.stream_in_place``
+        is the stream in force, unless that is ``None``.
+    find_stream
+        Returns the stream in force, always.
+    unusual_size
+        Called with what is not a plain int from 1 to the largest size; returns what ``allocate`` is to return.
+    failed_allocation
+        Called with the exception and the size; raises what it means.
+    wrong_free
+        Called with the address, the size of the live block there or ``None``, and the size given; raises, or returns
+        where there is nothing to do.
+    failed_free
+        Called with the exception of a free that failed, when the block is on the books again; raises what it means.
+    """
+
+    device: Device
+    stream_scopes: ContextVar[tuple[Any, ...]]
+    find_stream: Callable[[], Stream]
+    unusual_size: Callable[[object], int]
+    failed_allocation: Callable[[BaseException, int], NoReturn]
+    wrong_free: Callable[[int, int | None, int], None]
+    failed_free: Callable[[BaseException], NoReturn]
+
+
+class OwnAccounts(Protocol):
+    """Accounts that an allocator keeps itself, with every check of the contract."""
+
+    largest: int
+    """The largest size that is usual; larger ones are left to `AccountAnswers.unusual_size`."""
+    current: int
+    """Bytes handed out now, as they were asked for."""
+    peak: int
+    """The most of them."""
+    allocations: int
+    """Calls that succeeded, and likewise ``frees``."""
+    frees: int
+
+    def allocate(self, size_in_bytes: int, /) -> int:
+        """Return a new block for work on the stream in force, and book it."""
+        ...
+
+    def deallocate(self, ptr: int, size_in_bytes: int, /) -> None:
+        """Take a booked block back in the order of the stream it was allocated on."""
+        ...
+
+    def enter(self, ptr: int, size_in_bytes: int, /) -> None:
+        """Book a block that ``allocate_on`` of the allocator gave."""
+        ...
+
+    def leave(self, ptr: int, size_in_bytes: int, /) -> Stream | None:
+        """Take a block off the books and return its stream; ``None`` if `AccountAnswers.wrong_free` let it pass."""
+        ...
+
+    def __len__(self) -> int:
+        """Return how many blocks are booked."""
+        ...
+
+    def __contains__(self, ptr: object, /) -> bool:
+        """Return whether a block at an address is booked."""
+        ...
+
+    def reset_peak(self) -> None:
+        """Set the peak to what is handed out now."""
+        ...
+
+
+@runtime_checkable
+class KeepsAccounts(Allocator, SupportsStreams, Protocol):
+    """An allocator that keeps the accounts itself: core's calls are its own, with nothing in between.
+
+    Its ``allocate_on`` and ``deallocate_on`` book nothing.
+    """
+
+    def open_accounts(self, answers: AccountAnswers, /) -> OwnAccounts:
+        """Return the accounts. Called once."""
+        ...
+
+
+@runtime_checkable
+class SupportsPrivatePools(Protocol):
+    """An allocator whose memory can be set apart for a graph: it stays where it is as long as the graph lives."""
+
+    def open_private_pool(self) -> PrivatePool:
+        """Return a new pool. No call that would end a capture is made for it."""
+        ...
+
+
+class PrivatePool(Protocol):
+    """Memory that is set apart."""
+
+    def allocate_on(self, size_in_bytes: int, stream: Stream, /) -> int:
+        """Return a new block of it, which the allocator's ``deallocate_on`` takes back to it."""
+        ...
+
+    def close(self) -> None:
+        """Let what is idle of it serve others again, and the rest when it is freed."""
         ...
 
 

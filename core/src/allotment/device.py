@@ -150,6 +150,11 @@ class Device:
         return bool(self._property("memory_pools"))
 
     @property
+    def is_virtual_memory_supported(self) -> bool:
+        """Whether memory can be mapped behind reserved addresses (VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED)."""
+        return bool(self._property("virtual_memory"))
+
+    @property
     def is_ipc_supported(self) -> bool | None:
         """Whether memory can be shared with other processes; ``None`` where the driver cannot say."""
         if self._properties is None or self._properties.integrated:

@@ -134,6 +134,9 @@ def is_peer_access_enabled(target: DeviceLike, peer: DeviceLike) -> bool:
 def set_peer_access_enabled(target: DeviceLike, peer: DeviceLike, enable: bool, *, verify: bool = False) -> None:
     """Let device ``peer`` touch plain device memory of ``target``, or not. It does not help memory of pools.
 
+    It holds for memory that is allocated already and for allocators made later, also for those that map their memory
+    themselves and follow peer access (`SupportsPeers`).
+
     Parameters
     ----------
     target
@@ -152,7 +155,7 @@ def set_peer_access_enabled(target: DeviceLike, peer: DeviceLike, enable: bool, 
     UnsupportedError
         If the hardware does not connect the devices.
     PlatformError
-        If the driver refuses, or the proof fails.
+        If the driver refuses, or the proof fails. What devices may touch is as it was before.
     """
     pair = _pair(target, peer)
     if enable:

@@ -14,7 +14,7 @@ from allotment import configuration
 from allotment import registry as registries
 from allotment._allocator_scopes import AllocatorScope, allocator_scopes, is_pooling
 from allotment._grants import grants_of
-from allotment.allocator import Allocator, SupportsPool
+from allotment.allocator import Allocator, SupportsPeers, SupportsPool
 from allotment.configuration import BUILT_IN
 from allotment.device import Device, device_registry, find_device
 from allotment.errors import PluginUnavailableError, UnknownAllocatorError, UnsupportedError
@@ -132,12 +132,13 @@ def named_allocator(name: str, device: Device, **given: Any) -> AccountedAllocat
     with _lock:
         if found := device.named_accounts.get(key):
             return found
-        if device.is_cuda and not plugin.traits.capturable:
+        if device.is_cuda and not plugin.traits_for(options).capturable:
             device.captures.refuse_allocator(plugin.name, device)
         _require_available(plugin, device)
         made = account(device.captures.relaxed(_instance, plugin, options, device), device, plugin.name)
         if isinstance(made.allocator, SupportsPool) and device.is_cuda:
             grants_of(device).adopt_pool(device, made.allocator.pool_handle)
+        _let_follow_peers(made)
         device.named_accounts[key] = device.accounts[key] = made
         return made
 
@@ -161,7 +162,7 @@ def usable_on(device: Device) -> list[registries.PluginRecord]:
 
 def _instance(plugin: Plugin, options: object, device: Device) -> Allocator:
     """Return an allocator of the plugin: its only one for all devices if it is not bound to one."""
-    if plugin.traits.device_bound:
+    if plugin.traits_for(options).device_bound:
         return registries.build(plugin, options, device)
     shared = device_registry().shared_allocators
     key = (plugin.record.key, options)
@@ -191,8 +192,14 @@ def account_of(allocator: Allocator | AccountedAllocator, device: Device) -> Acc
         name = getattr(allocator, "name", None)
         made = account(allocator, device, name if isinstance(name, str) else type(allocator).__name__, allocator)
         _require_kind_of_device(made)
+        _let_follow_peers(made)
         device.accounts[id(allocator)] = made
         return made
+
+
+def _let_follow_peers(made: AccountedAllocator) -> None:
+    if isinstance(made.allocator, SupportsPeers) and made.device.is_cuda:
+        grants_of(made.device).adopt_follower(made.device, made.allocator)
 
 
 def _require_kind_of_device(made: AccountedAllocator) -> None:

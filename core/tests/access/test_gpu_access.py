@@ -5,6 +5,7 @@ tests/truth), so each case is a script that prints the rule, what `can_access` s
 wrote every byte. The scripts leave with ``os._exit``, because after a fault nothing can be freed.
 """
 
+import inspect
 import json
 
 import pytest
@@ -224,6 +225,28 @@ tell("cuda:1", array)
     refused = "foreign-plain" if origin == "cupy, plain" else "foreign-pool"
 
     assert found["rule"] == ("foreign-mapped" if granted else refused)
+    assert (found["can_access"], found["ran"]) == (granted, granted or FAULT)
+
+
+@pytest.mark.multi_gpu
+@pytest.mark.parametrize("granted", [False, True], ids=["not granted", "granted"])
+def test_mapped_memory_follows_peer_access(outcome, mapping, granted):
+    found = outcome(
+        f"""
+{inspect.getsource(mapping)}
+al.zeros(1, device="cuda:1")
+allocator = MappingAllocator(al.get_device("cuda:0"))
+early = made("cuda:0", allocator)
+if {granted}:
+    al.set_peer_access_enabled("cuda:0", "cuda:1", True)
+else:
+    al.get_device("cuda:0").platform.enable_peer_access(1, 0)
+assert al.can_access("cuda:1", early) is {granted}
+tell("cuda:1", made("cuda:0", allocator))
+"""
+    )
+
+    assert found["rule"] == ("foreign-mapped" if granted else "foreign-plain")
     assert (found["can_access"], found["ran"]) == (granted, granted or FAULT)
 
 

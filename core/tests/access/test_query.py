@@ -159,6 +159,43 @@ class TestForeignMemory:
         assert al.explain_access("cuda:1", array).rule == rule
         assert sim.contexts() == contexts
 
+    def test_mapped_memory_is_judged_by_what_the_driver_says(self, sim, mapping):
+        with al.ScopedAllocator("cuda:0", mapping(al.get_device("cuda:0"))):
+            array = al.zeros(4, device="cuda:0")
+        rules = [al.explain_access("cuda:1", array).rule]
+        sim.enable_peer_access(1, 0)
+        rules.append(al.explain_access("cuda:1", array).rule)
+        al.set_peer_access_enabled("cuda:0", "cuda:1", True)
+        rules.append(al.explain_access("cuda:1", array).rule)
+
+        assert rules == ["foreign-plain", "foreign-plain", "foreign-mapped"]
+
+    def test_the_remedy_for_mapped_memory_helps(self, sim, access, mapping):
+        with al.ScopedAllocator("cuda:0", mapping(al.get_device("cuda:0"))):
+            array = al.zeros(4, device="cuda:0")
+        remedy = al.explain_access("cuda:1", array).remedy
+        assert remedy.startswith('Call set_peer_access_enabled("cuda:0", "cuda:1", True)')
+        al.set_peer_access_enabled("cuda:0", "cuda:1", True)
+
+        assert al.can_access("cuda:1", array)
+        assert access.runs("cuda:1", array)
+
+    def test_mapped_memory_is_judged_anew_each_time(self, sim, mapping):
+        with al.ScopedAllocator("cuda:0", mapping(al.get_device("cuda:0"))):
+            array = al.zeros(4, device="cuda:0")
+        al.set_peer_access_enabled("cuda:0", "cuda:1", True)
+        assert al.can_access("cuda:1", array)
+        sim.set_mapping_access(array.ptr, sim.mapping_granularity(0), 1, al.PoolAccess.NONE)
+
+        assert not al.can_access("cuda:1", array)
+
+    def test_mapped_memory_is_judged_in_a_capture_too(self, sim, mapping):
+        with al.ScopedAllocator("cuda:0", mapping(al.get_device("cuda:0"))):
+            array = al.zeros(4, device="cuda:0")
+        al.zeros(1, device="cuda:1")
+        with al.ScopedCapture("cuda:1"):
+            assert al.explain_access("cuda:1", array).rule == "foreign-plain"
+
     def test_memory_that_was_freed_is_unknown(self, sim):
         ptr = sim.malloc(64)
         array = al.from_pointer(ptr, 8, device="cuda:0")

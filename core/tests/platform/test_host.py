@@ -23,10 +23,12 @@ WORKS_WITHOUT_CUDA = {
     "copy",
     "copy_elements",
     "device_count",
+    "driver_entry_point",
     "error_from",
     "fill",
     "fill_elements",
     "pointer_attributes",
+    "driver_error",
     "versions",
 }
 NEEDS_CUDA = sorted(
@@ -43,6 +45,11 @@ def memory_of(array: np.ndarray[Any, Any]) -> StridedMemory:
 def test_it_is_a_platform():
     assert isinstance(HOST, Platform)
     assert (HOST.name, HOST.device_count(), HOST.versions()) == ("host", 0, (0, 0))
+
+
+def test_there_is_no_driver_for_compiled_code():
+    assert HOST.driver_entry_point("cuMemMap") == 0
+    assert str(HOST.driver_error("cuMemMap", 2).code) == "CUresult 2"
 
 
 def test_it_says_why_it_was_chosen():

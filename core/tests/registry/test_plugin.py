@@ -7,7 +7,7 @@ import pytest
 from allotment.allocator import AllocatorTraits, Availability
 from allotment.errors import AllocatorContractError, UnsupportedError
 from allotment.memory_kind import MemoryKind
-from allotment.registry import PluginOrigin, PluginRecord, PluginStatus, availability, build
+from allotment.registry import PluginOrigin, PluginRecord, PluginStatus, availability, build, diagnosis
 from allotment.registry._plugin import checked_plugin, load_plugin
 
 
@@ -173,3 +173,58 @@ def test_a_plugin_for_another_contract_is_incompatible(site, attribute, reason):
     assert nothing is None
     assert incompatible.status is PluginStatus.INCOMPATIBLE
     assert reason in incompatible.error
+
+
+# What options change, and what there is to know
+
+
+@dataclass(frozen=True, kw_only=True)
+class KindOfMemory:
+    managed: bool = False
+
+
+class OfEitherKind(TwoMethods):
+    Options = KindOfMemory
+    traits = AllocatorTraits(memory_kind=MemoryKind.CUDA_DEVICE)
+
+    @classmethod
+    def traits_for(cls, options):
+        return AllocatorTraits(memory_kind=MemoryKind.CUDA_MANAGED) if options.managed else cls.traits
+
+
+def test_traits_are_those_of_the_class_whatever_the_options():
+    assert plugin(TwoMethods).traits_for(None) == AllocatorTraits()
+
+
+def test_a_class_may_say_which_traits_hold_with_certain_options():
+    loaded = plugin(OfEitherKind)
+
+    assert loaded.traits_for(None) == loaded.traits
+    assert loaded.traits_for(KindOfMemory(managed=True)).memory_kind is MemoryKind.CUDA_MANAGED
+
+
+class Telling(TwoMethods):
+    answer = None
+
+    @classmethod
+    def diagnosis(cls):
+        if isinstance(cls.answer, Exception):
+            raise cls.answer
+        return cls.answer
+
+
+def telling(answer):
+    return plugin(type("Tells", (Telling,), {"answer": answer}))
+
+
+@pytest.mark.parametrize("answer", [None, "its compiled part is missing"])
+def test_what_a_class_has_to_tell_is_told(answer):
+    assert diagnosis(telling(answer)) == answer
+    assert diagnosis(plugin(TwoMethods)) is None
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"), [(OSError("no file"), "raised OSError: no file"), (3, "returned 3, which is no text")]
+)
+def test_a_diagnosis_that_fails_is_told_as_such(answer, told):
+    assert diagnosis(telling(answer)) == f"its diagnosis {told}"

@@ -32,6 +32,23 @@ def test_what_was_not_given_back_is_told_by_kind(simulated):
     assert outstanding_bytes(simulated.calls) == 123
 
 
+def test_mapped_memory_is_outstanding_until_it_is_released_and_mapped_nowhere(simulated):
+    granule = simulated.mapping_granularity(0)
+    ptr, handle = simulated.address_range(4 * granule), simulated.create_physical(0, granule)
+    seen = [outstanding_bytes(simulated.calls)]
+    for address in (ptr, ptr + granule):
+        simulated.map_physical(address, granule, handle)
+    simulated.release_physical(handle)
+    seen.append(outstanding_bytes(simulated.calls))
+    assert outstanding(simulated.calls) == {"memory": 1, "address range": 1}
+    simulated.unmap_physical(ptr, 2 * granule)
+    seen.append(outstanding_bytes(simulated.calls))
+    simulated.free_address_range(ptr, 4 * granule)
+
+    assert seen == [granule, granule, 0]
+    assert outstanding(simulated.calls) == {}
+
+
 def test_an_address_that_came_again_counts_once(simulated):
     first = simulated.malloc(512)
     simulated.free(first)

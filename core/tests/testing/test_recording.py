@@ -6,6 +6,7 @@ from allotment.allocator import (
     Allocator,
     AllocatorTraits,
     SupportsClose,
+    SupportsPeers,
     SupportsReservation,
     SupportsStreams,
     SupportsTrim,
@@ -34,10 +35,11 @@ class Everything(TwoMethods):
     def reservation(self): ...
     def reset_peak_reservation(self): ...
     def record_use(self, ptr, stream): ...
+    def set_peer_access(self, peer, *, enable): ...
     def close(self): ...
 
 
-ABILITIES = (SupportsStreams, SupportsTrim, SupportsReservation, SupportsUse, SupportsClose)
+ABILITIES = (SupportsStreams, SupportsTrim, SupportsReservation, SupportsUse, SupportsPeers, SupportsClose)
 
 
 def test_calls_are_passed_on_and_noted_in_order():
@@ -49,6 +51,16 @@ def test_calls_are_passed_on_and_noted_in_order():
     assert [(call.name, call.arguments) for call in recording.calls] == [
         ("allocate", (100,)),
         ("deallocate", (4096, 100)),
+    ]
+
+
+def test_what_is_given_by_name_is_noted():
+    recording = RecordingAllocator(Everything())
+
+    recording.set_peer_access("cuda:1", enable=True)
+
+    assert [(call.name, call.arguments, call.keywords) for call in recording.calls] == [
+        ("set_peer_access", ("cuda:1",), {"enable": True})
     ]
 
 

@@ -1,4 +1,4 @@
-"""Allocators that are wrong on purpose, each with the rules of the contract that it breaks, and three that are right.
+"""Allocators that are wrong on purpose, each with the rules of the contract that it breaks, and four that are right.
 
 `test_wrong_allocators` runs the kit on all of them.
 """
@@ -8,13 +8,13 @@ import inspect
 import os
 import time
 from collections import Counter
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from threading import Lock, RLock
 
 import numpy as np
 
-from allotment import AllocatorTraits, Availability, MemoryKind, PlatformError, Reservation
+from allotment import AllocatorTraits, Availability, MemoryKind, PlatformError, PoolAccess, Reservation
 from allotment.testing import RULES, AllocatorConformance
 from allotment.testing._rule import check_of
 
@@ -71,6 +71,7 @@ class Caching(Plain):
         super().__init__(device=device)
         self._lock, self._busy, self._noted = RLock(), False, []
         self._idle, self._held, self._peak = {}, 0, 0
+        self._memory_limit = self._cache_limit = device.total_memory
 
     def allocate(self, size_in_bytes):
         return self._alone(self._allocate, size_in_bytes)
@@ -87,6 +88,20 @@ class Caching(Plain):
 
     def reset_peak_reservation(self):
         self._peak = self._held
+
+    def get_memory_limit(self):
+        return self._memory_limit
+
+    def set_memory_limit(self, limit):
+        before, self._memory_limit = self._memory_limit, limit
+        return before
+
+    def get_cache_limit(self):
+        return self._cache_limit
+
+    def set_cache_limit(self, limit):
+        before, self._cache_limit = self._cache_limit, limit
+        return before
 
     def close(self):
         self.trim(0)
@@ -108,13 +123,25 @@ class Caching(Plain):
     def _allocate(self, size):
         if self._idle.get(size):
             return self._idle[size].pop()
+        self._make_room(size)
         ptr = self.platform.malloc(size)
         self._held += size
         self._peak = max(self._peak, self._held)
         return ptr
 
+    def _make_room(self, size):
+        if self._held + size > self._memory_limit:
+            self._trim(self._memory_limit - size)
+        if self._held + size > self._memory_limit:
+            raise MemoryError("the limit is in the way")
+
     def _put(self, ptr, size):
         self._idle.setdefault(size, []).append(ptr)
+        if (excess := self._idle_bytes() - self._cache_limit) > 0:
+            self._trim(self._held - excess)
+
+    def _idle_bytes(self):
+        return sum(size * len(pointers) for size, pointers in self._idle.items())
 
     def _trim(self, keep_bytes):
         before = self._held
@@ -133,6 +160,49 @@ class AcceptsUnknownPointers(Plain):
     def deallocate(self, ptr, size_in_bytes):
         if self.platform.pointer_attributes(ptr).base == ptr:
             super().deallocate(ptr, size_in_bytes)
+
+
+@breaks()
+class Mapped(Plain):
+    """Memory that it maps itself, which follows peer access."""
+
+    traits = replace(Plain.traits, mapped=True)
+
+    def __init__(self, *, device):
+        super().__init__(device=device)
+        self._granule = self.platform.mapping_granularity(device.ordinal)
+        self._readers, self._blocks = [device.ordinal], {}
+
+    def allocate(self, size_in_bytes):
+        nbytes = -(-size_in_bytes // self._granule) * self._granule
+        with ExitStack() as undo:
+            handle = self.platform.create_physical(self.device.ordinal, nbytes)
+            undo.callback(self.platform.release_physical, handle)
+            ptr = self.platform.address_range(nbytes)
+            undo.callback(self.platform.free_address_range, ptr, nbytes)
+            self.platform.map_physical(ptr, nbytes, handle)
+            undo.callback(self.platform.unmap_physical, ptr, nbytes)
+            for reader in self._readers:
+                self.platform.set_mapping_access(ptr, nbytes, reader, PoolAccess.READ_WRITE)
+            self.platform.release_physical(handle)
+            undo.pop_all()
+        self._blocks[ptr] = nbytes
+        return ptr
+
+    def deallocate(self, ptr, size_in_bytes):
+        self.platform.synchronize_device(self.device.ordinal)
+        self.platform.unmap_physical(ptr, self._blocks[ptr])
+        self.platform.free_address_range(ptr, self._blocks.pop(ptr))
+
+    def set_peer_access(self, peer, *, enable):
+        (self._readers.append if enable else self._readers.remove)(peer.ordinal)
+        for ptr, nbytes in self._blocks.items():
+            access = PoolAccess.READ_WRITE if enable else PoolAccess.NONE
+            self.platform.set_mapping_access(ptr, nbytes, peer.ordinal, access)
+
+    @classmethod
+    def availability(cls, device):
+        return Availability(device.is_virtual_memory_supported, "" if device.is_virtual_memory_supported else "no VMM")
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -306,6 +376,19 @@ class OptsOutOfTheGuardAndNeedsIt(Plain):
         super().deallocate(ptr, size_in_bytes)
 
 
+@breaks("D4")
+class ForgetsWhatWasAllocatedBefore(Mapped):
+    def set_peer_access(self, peer, *, enable):
+        (self._readers.append if enable else self._readers.remove)(peer.ordinal)
+
+
+@breaks("D4")
+class GrantsForEver(Mapped):
+    def set_peer_access(self, peer, *, enable):
+        if enable:
+            super().set_peer_access(peer, enable=True)
+
+
 # ---------------------------------------------------------------------------------------------------------------------
 # Rules W, about work in flight
 
@@ -415,7 +498,7 @@ class ForgetsItsPeak(Caching):
 @breaks("R3")
 class TrimsNothing(Caching):
     def trim(self, keep_bytes=0):
-        return sum(size * len(pointers) for size, pointers in self._idle.items())
+        return self._idle_bytes()
 
     def close(self):
         super().trim(0)
@@ -441,6 +524,44 @@ class TrimsLiveBlocks(Caching):
             for ptr, size in list(self._live.items()):
                 self.deallocate(ptr, size)
         return super().trim(keep_bytes)
+
+
+@breaks("R4")
+class IgnoresItsMemoryLimit(Caching):
+    def _make_room(self, size):
+        pass
+
+
+@breaks("R4")
+class RefusesBeforeItGivesBack(Caching):
+    def _trim(self, keep_bytes):
+        return super()._trim(keep_bytes) if keep_bytes == 0 else 0
+
+
+@breaks("R4")
+class SaysTheNewLimit(Caching):
+    def set_memory_limit(self, limit):
+        super().set_memory_limit(limit)
+        return limit
+
+
+@breaks("R4")
+class KeepsItsLimitToItself(Caching):
+    def get_cache_limit(self):
+        return self.device.total_memory
+
+
+@breaks("R4")
+class KeepsMoreThanItsCacheLimit(Caching):
+    def _put(self, ptr, size):
+        self._idle.setdefault(size, []).append(ptr)
+
+
+@breaks("R4")
+class FreesWhatIsAboveItsLimit(TrimsLiveBlocks):
+    def set_memory_limit(self, limit):
+        self.trim(limit)
+        return super().set_memory_limit(limit)
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -24,6 +24,7 @@ TITLES: Final = {
     "selection": "Choosing an allocator",
     "pools": "The memory pool",
     "statistics": "Accounts",
+    "memory_use": "Use of memory and its limits",
     "layers.accounting": "Accounts of one allocator",
     "configuration": "Configuration",
     "session": "Platforms and simulation",

@@ -90,7 +90,17 @@ def default_of(field: Any) -> str:
 
 def profiles() -> str:
     """Return the machines that come with the simulator."""
-    titles = ("profile", "what it is", "devices", "memory", "pools", "managed", "reads pageable host memory", "peers")
+    titles = (
+        "profile",
+        "what it is",
+        "devices",
+        "memory",
+        "pools",
+        "virtual memory",
+        "managed",
+        "reads pageable host memory",
+        "peers",
+    )
     return table(titles, (_profile_row(name, load_profile(name)) for name in profile_names()))
 
 
@@ -104,6 +114,7 @@ def _profile_row(name: str, profile: Profile) -> tuple[str, ...]:
         f"{len(profile.devices)} × {device.name}",
         format_bytes(device.total_memory),
         "yes" if device.memory_pools else "no",
+        "yes" if device.virtual_memory else "no",
         managed if device.managed_memory else "no",
         "yes" if device.pageable_memory_access else "no",
         "" if not peers else "all" if peers == {True} else "none" if peers == {False} else "some",

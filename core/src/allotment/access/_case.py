@@ -29,7 +29,7 @@ class AccessCase:
     pool
         The pool it came from, where it is Allotment's own; 0 otherwise.
     is_ours
-        Whether an allocator of ours made it, so that the grants of its kind decide.
+        Whether the grants of its kind decide: an allocator of ours made it, and did not map it.
     """
 
     accessor: Device
@@ -86,7 +86,7 @@ class AccessCase:
 
     @cached_property
     def seen_by_driver(self) -> bool | None:
-        """Whether the driver maps foreign memory for the device; ``None`` for an address that it does not know.
+        """Whether the driver maps it for the device, where no grants decide; ``None`` for an address it does not know.
 
         ``devicePointer`` of cudaPointerGetAttributes, which may be asked inside a capture. A device without a context,
         which asking would open, has no peer access, and of pools it can only have been granted access.

@@ -48,7 +48,7 @@ DEVICE_MEMORY: Final = Condition(
 )
 PLAIN: Final = Condition("plain", lambda case: case.is_ours and case.kind is MemoryKind.CUDA_DEVICE)
 POOL: Final = Condition("pool", lambda case: case.is_ours and case.kind is MemoryKind.CUDA_MEMPOOL)
-FOREIGN: Final = Condition("of another library", lambda case: not case.is_ours)
+FOREIGN: Final = Condition("of another library, or mapped", lambda case: not case.is_ours)
 FOREIGN_POOL: Final = Condition(
     "pool, of another library", lambda case: not case.is_ours and case.kind is MemoryKind.CUDA_MEMPOOL
 )

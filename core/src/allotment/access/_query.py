@@ -87,7 +87,7 @@ def case_of(accessor: Device, array: Array) -> AccessCase:
     if owner.is_cpu and accessor is not owner and not kind.on_host and array.ptr:
         owner = _device_behind(array.ptr, owner)
     pool = account.allocator.pool_handle if account is not None and isinstance(account.allocator, SupportsPool) else 0
-    is_declared = account is not None and account.memory_kind is kind
+    is_declared = account is not None and account.memory_kind is kind and not account.traits.mapped
     is_ours = is_declared and (kind is not MemoryKind.CUDA_MEMPOOL or pool != 0)
     return AccessCase(accessor, owner, kind, array.ptr, pool=pool, is_ours=is_ours)
 

@@ -105,7 +105,7 @@ RULES: Final = (
     _Row("device-by-host", HOST, when.DEVICE_MEMORY).inaccessible(
         "host code does not reach {kind} memory of {owner}", _MANAGED
     ),
-    # Device memory that another library allocated: the driver is asked about the address
+    # Device memory of another library, or that an allocator of ours mapped: the driver is asked about the address
     _Row("foreign-mapped", GPU, when.FOREIGN, when.MAPPED).accessible(
         "the driver maps this address of {owner} for {accessor}"
     ),

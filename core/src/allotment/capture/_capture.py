@@ -18,6 +18,7 @@ from allotment.stream import ScopedStream, Stream
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from allotment.allocator import PrivatePool, SupportsPrivatePools
     from allotment.device import Device
     from allotment.layers.accounting import AccountedAllocator
 
@@ -57,6 +58,7 @@ class Capture:
         self._blocks: list[GraphBlock] = []
         self._steps: list[Callable[[], object]] = []
         self._kept: list[object] = []
+        self._pools: dict[SupportsPrivatePools, PrivatePool] = {}
         self._scope: ScopedStream | None = None
 
     # Beginning and end
@@ -191,15 +193,29 @@ class Capture:
     # What it owns
 
     def own(
-        self, account: AccountedAllocator, ptr: int, nbytes: int, free: Callable[..., object], *stream: Stream
+        self,
+        account: AccountedAllocator,
+        ptr: int,
+        nbytes: int,
+        free: Callable[..., object],
+        *stream: Stream,
+        is_mapped: bool = False,
     ) -> None:
-        """Note memory that the graph allocates, or that was made on the host for it."""
+        """Note memory that the graph allocates, or that is there already: set apart for it, or made on the host."""
         block = GraphBlock(account, ptr, nbytes, free, stream, is_external=self.is_external)
-        if self.stream is None:
+        if self.stream is None or is_mapped:
             block.state = BlockState.MAPPED
         with self._lock:
             self._blocks.append(block)
         blocks_of(account).add(block)
+
+    def private_pool(self, allocator: SupportsPrivatePools) -> PrivatePool:
+        """Return the memory of an allocator that is set apart for the graph, as long as it lives."""
+        with self._lock:
+            if allocator not in self._pools:
+                self._pools[allocator] = allocator.open_private_pool()
+                self._kept.append(_Closing(self._pools[allocator]))
+            return self._pools[allocator]
 
     def free(self, block: GraphBlock, stream: Stream) -> bool:
         """Make the free of a block part of the graph; return whether that could be done."""
@@ -238,6 +254,16 @@ class Capture:
             f"waiting for {what}, or asking whether it is done, would end the graph capture on {self.device.alias!r}.",
             "Wait after it.",
         )
+
+
+class _Closing:
+    """Closes a private pool when the graph lets go of it."""
+
+    def __init__(self, pool: PrivatePool) -> None:
+        self._pool = pool
+
+    def __del__(self) -> None:
+        self._pool.close()
 
 
 def _failure_of(work: Callable[[], object]) -> Exception | None:

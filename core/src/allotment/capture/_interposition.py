@@ -7,7 +7,7 @@ from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 from allotment._graph_blocks import BlockState, GraphBlocks
-from allotment.layers.accounting import StreamOrderedAccount
+from allotment.allocator import SupportsPrivatePools
 from allotment.memory_kind import MemoryKind
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def _calls_of(account: AccountedAllocator) -> tuple[Allocate, Free] | None:
             return _bound((_allocate_on_host, _free_on_host), account, own())
         return None
     if captures.on_devices:
-        is_capturable = isinstance(account, StreamOrderedAccount) and account.traits.capturable
+        is_capturable = account.takes_streams and account.traits.capturable
         return _bound((_allocate, _free) if is_capturable else (_refuse, _postpone), account, own())
     return _bound((_allocate_apart, _free), account, own()) if account.graph_blocks else None
 
@@ -72,8 +72,12 @@ def _allocate(account: AccountedAllocator, own: tuple[Allocate, Free], size: int
     if capture is None:
         captures.check_work(stream)
         return _allocate_apart(account, own, size, stream)
-    ptr = _allocate_apart(account, own, size, stream)
-    capture.own(account, ptr, size, own[1], stream)
+    if isinstance(account.allocator, SupportsPrivatePools):
+        ptr = capture.private_pool(account.allocator).allocate_on(size, stream)
+        capture.own(account, ptr, size, own[1], stream, is_mapped=True)
+    else:
+        ptr = _allocate_apart(account, own, size, stream)
+        capture.own(account, ptr, size, own[1], stream)
     return ptr
 
 

@@ -5,14 +5,18 @@ The hot path, one call in and one call to the plugin, is the ledger's; what is u
 
 from __future__ import annotations
 
-from operator import index
+from functools import partial
+from operator import attrgetter, index
 from threading import RLock
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar
 
 from allotment.allocator import (
+    AccountAnswers,
     AllocatorTraits,
+    KeepsAccounts,
     Statistics,
     SupportsClose,
+    SupportsLimits,
     SupportsPool,
     SupportsReservation,
     SupportsStreams,
@@ -70,6 +74,9 @@ class AccountedAllocator:
     memory_kind : MemoryKind
         The kind of its memory; `MemoryKind.UNKNOWN` if it does not say.
     """
+
+    takes_streams: ClassVar = False
+    """Whether its allocator takes the stream with each call."""
 
     if not TYPE_CHECKING:  # the slots are those of the classes below, which mypy cannot know
         __slots__ = ()
@@ -159,12 +166,15 @@ class AccountedAllocator:
     def interpose(self, allocate: Callable[..., Any], deallocate: Callable[..., Any]) -> None:
         """Put other calls in the place of the allocator's, until `restore_calls`."""
         if not self._retired:
-            self._allocate, self._deallocate = allocate, deallocate
+            self._put_calls(allocate, deallocate)
 
     def restore_calls(self) -> None:
         """Let the ledger call the allocator itself again."""
         if not self._retired:
-            self._allocate, self._deallocate = self.own_calls()
+            self._put_calls(*self.own_calls())
+
+    def _put_calls(self, allocate: Callable[..., Any], deallocate: Callable[..., Any]) -> None:
+        self._allocate, self._deallocate = allocate, deallocate
 
     def _guarded(
         self, allocate: Callable[..., Any], deallocate: Callable[..., Any]
@@ -195,18 +205,22 @@ class AccountedAllocator:
             raise error  # from an allocator of ours behind this one, or already all that can be said
         platform_error = self.device.platform.error_from(error)
         if isinstance(error, MemoryError) or (platform_error is not None and platform_error.is_out_of_memory):
-            raise self.out_of_memory(size, hint=str(error) if type(error) is MemoryError else None) from error
+            raise self.out_of_memory(size, hint=str(error) if platform_error is None else None) from error
         raise platform_error or error
 
     def out_of_memory(self, size: int, hint: str | None = None) -> OutOfMemoryError:
         """Return the error for a request of ``size`` bytes, with what is known about the device's memory."""
         info = _known(lambda: self.device.memory_info if self.device.is_cuda else None)
+        limit = _known(self.allocator.get_memory_limit) if isinstance(self.allocator, SupportsLimits) else None
+        if limit is not None and limit < min(self._current + size, self._largest):
+            hint = hint or "Raise the limit, free arrays that are no longer needed, or ask for less."
         return OutOfMemoryError(
             requested=size,
             in_use=self._current,
             reserved=_known(lambda: self.statistics().reserved),
             free=info and info.free,
             total=info and info.total,
+            limit=limit,
             device=self.device.alias,
             allocator=self.name,
             hint=hint,
@@ -256,7 +270,7 @@ class AccountedAllocator:
             raise error()
 
         self._retired = True
-        self._allocate, self._deallocate = refuse, _do_nothing
+        self._put_calls(refuse, _do_nothing)
 
     # What users ask
 
@@ -354,6 +368,7 @@ class StreamOrderedAccount(AccountedAllocator, StreamLedger):
     """
 
     __slots__ = _SLOTS
+    takes_streams = True
 
     def restore_calls(self) -> None:
         """Let the ledger call the allocator itself again, or the pool that it draws from."""
@@ -396,6 +411,74 @@ class StreamOrderedAccount(AccountedAllocator, StreamLedger):
         )
 
 
+class OwnAccount(AccountedAllocator):
+    """The account of an allocator that keeps the accounts itself: its calls are the allocator's own."""
+
+    __slots__ = (*_SLOTS, "_books", "allocate", "deallocate", "device")
+    takes_streams = True
+
+    def __init__(self, allocator: KeepsAccounts, device: Device, name: str, public: object | None = None) -> None:
+        self.device = device
+        self._books = allocator.open_accounts(
+            AccountAnswers(
+                device=device,
+                stream_scopes=stream_scopes,
+                find_stream=partial(stream_in_force, device),
+                unusual_size=self._allocate_unusual,
+                failed_allocation=self._refuse,
+                wrong_free=self._refuse_free,
+                failed_free=self._free_failed,
+            )
+        )
+        super().__init__(allocator, device, name, public)
+
+    def own_calls(self) -> tuple[Callable[..., Any], Callable[..., Any]]:
+        """Return the allocator's two calls that book nothing."""
+        allocator: Any = self.allocator
+        return allocator.allocate_on, allocator.deallocate_on
+
+    def restore_calls(self) -> None:
+        """Let users call the allocator itself again."""
+        if not self._retired:
+            self._put_calls(self._books.allocate, self._books.deallocate)
+
+    def interpose(self, allocate: Callable[..., Any], deallocate: Callable[..., Any]) -> None:
+        """Put other calls in the place of the allocator's, between them and the accounts."""
+        if not self._retired:
+            self._put_calls(partial(self._allocate_by, allocate), partial(self._deallocate_by, deallocate))
+
+    def _allocate_by(self, allocate: Callable[..., int], size: int, /) -> int:
+        if type(size) is not int or not 0 < size <= self._largest:
+            return self._allocate_unusual(size)
+        try:
+            ptr = allocate(size, stream_in_force(self.device))
+        except Exception as error:  # noqa: BLE001 - any fault is told as such
+            self._refuse(error, size)
+        self._books.enter(ptr, size)
+        return ptr
+
+    def _deallocate_by(self, deallocate: Callable[..., object], ptr: int, size: int, /) -> None:
+        stream = self._books.leave(ptr, size)
+        if stream is None:
+            return
+        try:
+            deallocate(ptr, size, stream)
+        except BaseException as error:  # noqa: BLE001 - whatever it is, the block is not lost
+            self._books.enter(ptr, size)
+            self._free_failed(error)
+
+    def _put_calls(self, allocate: Callable[..., Any], deallocate: Callable[..., Any]) -> None:
+        self.allocate, self.deallocate = allocate, deallocate  # type: ignore[method-assign]
+
+    if not TYPE_CHECKING:  # what the ledger keeps of other allocators
+        _live = property(attrgetter("_books"))
+        _current = property(attrgetter("_books.current"))
+        _allocations = property(attrgetter("_books.allocations"))
+        _frees = property(attrgetter("_books.frees"))
+        _peak = property(attrgetter("_books.peak"), lambda self, _: self._books.reset_peak())
+        _largest = property(attrgetter("_books.largest"), lambda self, size: setattr(self._books, "largest", size))
+
+
 class _Locked(AccountedAllocator):
     """A lock around each call, for builds without an interpreter lock; a finaliser may free within a call."""
 
@@ -434,6 +517,8 @@ class LockedStreamOrderedAccount(_Locked, StreamOrderedAccount):
 def account(allocator: Allocator, device: Device, name: str, public: object | None = None) -> AccountedAllocator:
     """Put accounts around an allocator; see `AccountedAllocator` for the parameters."""
     with_streams = device.is_cuda and isinstance(allocator, SupportsStreams)
+    if with_streams and isinstance(allocator, KeepsAccounts):
+        return OwnAccount(allocator, device, name, public)
     kind: Callable[..., AccountedAllocator]
     if HAS_INTERPRETER_LOCK:
         kind = StreamOrderedAccount if with_streams else Account

@@ -196,6 +196,54 @@ class Platform(Protocol):
         """Let a device touch a pool's memory, or not."""
         ...
 
+    # Virtual memory
+    #
+    # Addresses are reserved, physical memory is made, and one is mapped behind the other. Sizes and addresses are
+    # multiples of `mapping_granularity`. No call waits for work, needs a context or is ruled out by a capture, and
+    # peer access neither helps nor is needed: memory is touched by whom `set_mapping_access` lets.
+
+    def address_range(self, nbytes: int) -> int:
+        """Reserve device addresses with nothing behind them, and return the first."""
+        ...
+
+    def free_address_range(self, ptr: int, nbytes: int) -> None:
+        """Give a whole reservation back, behind which nothing is mapped."""
+        ...
+
+    def create_physical(self, ordinal: int, nbytes: int) -> int:
+        """Return a handle of new physical memory of a device, which has no address."""
+        ...
+
+    def release_physical(self, handle: int) -> None:
+        """Release a handle of physical memory, which lives until it is mapped nowhere."""
+        ...
+
+    def map_physical(self, ptr: int, nbytes: int, handle: int) -> None:
+        """Put physical memory behind reserved addresses. No device may touch it yet, not even its own."""
+        ...
+
+    def unmap_physical(self, ptr: int, nbytes: int) -> None:
+        """Take what is mapped in a range away: whole mappings without a gap. Work that still uses it faults."""
+        ...
+
+    def set_mapping_access(self, ptr: int, nbytes: int, ordinal: int, access: PoolAccess) -> None:
+        """Let a device touch what is mapped in a range, from a mapping to a mapping, or not."""
+        ...
+
+    def mapping_granularity(self, ordinal: int) -> int:
+        """Return what addresses and sizes of a device's mappings are multiples of, in bytes. Opens no context."""
+        ...
+
+    # What compiled code asks for
+
+    def driver_entry_point(self, name: str) -> int:
+        """Return the address of a function of the CUDA driver, such as ``cuMemMap``; 0 where there is no driver."""
+        ...
+
+    def driver_error(self, call: str, result: int) -> PlatformError:
+        """Return the error for a ``CUresult`` that compiled code got from a function of the driver."""
+        ...
+
     # Peers
 
     def can_access_peer(self, ordinal: int, peer: int) -> bool:

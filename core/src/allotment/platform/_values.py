@@ -40,6 +40,8 @@ class DeviceProperties:
     """CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS."""
     memory_pools: bool
     """CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED."""
+    virtual_memory: bool
+    """CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED."""
     integrated: bool
     """CU_DEVICE_ATTRIBUTE_INTEGRATED."""
     ipc: bool | None
@@ -106,7 +108,7 @@ class MemoryAdvice(IntEnum):
 
 
 class PoolAccess(Enum):
-    """Who may touch a pool's memory."""
+    """Who may touch memory of a pool or of a mapping."""
 
     NONE = 0
     READ_WRITE = 3

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from allotment.errors import UnsupportedError
+from allotment.errors import PlatformError, UnsupportedError
 from allotment.memory_kind import MemoryKind
 from allotment.platform._values import HOST_LOCATION, PointerAttributes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from allotment.errors import PlatformError
     from allotment.platform._values import StridedMemory
 
 
@@ -87,6 +86,14 @@ class HostPlatform:
             pattern = np.asarray(value, dtype=dst.dtype).tobytes()
             _elements(dst)[...] = np.frombuffer(pattern, dtype=f"V{len(pattern)}")[0]
 
+    def driver_entry_point(self, name: str) -> int:
+        """Return 0: there is no driver."""
+        return 0
+
+    def driver_error(self, call: str, result: int) -> PlatformError:
+        """Return the error by its number: there is no driver that knows its name."""
+        return PlatformError(call=call, code=f"CUresult {result}")
+
     device_properties = _needs_cuda("device_properties")
     has_context = _needs_cuda("has_context")
     memory_info = _needs_cuda("memory_info")
@@ -135,6 +142,15 @@ class HostPlatform:
     destroy_graph_executable = _needs_cuda("destroy_graph_executable")
     graph_memory = _needs_cuda("graph_memory")
     trim_graph_memory = _needs_cuda("trim_graph_memory")
+
+    address_range = _needs_cuda("address_range")
+    free_address_range = _needs_cuda("free_address_range")
+    create_physical = _needs_cuda("create_physical")
+    release_physical = _needs_cuda("release_physical")
+    map_physical = _needs_cuda("map_physical")
+    unmap_physical = _needs_cuda("unmap_physical")
+    set_mapping_access = _needs_cuda("set_mapping_access")
+    mapping_granularity = _needs_cuda("mapping_granularity")
 
     can_access_peer = _needs_cuda("can_access_peer")
     enable_peer_access = _needs_cuda("enable_peer_access")

@@ -3,7 +3,7 @@
 from allotment.registry._contract import check_instance
 from allotment.registry._current import current, list_allocators, register_allocator, reset, use
 from allotment.registry._hooks import HookBus
-from allotment.registry._plugin import Plugin, availability, build
+from allotment.registry._plugin import Plugin, availability, build, diagnosis
 from allotment.registry._policy import PluginPolicy
 from allotment.registry._record import PluginOrigin, PluginRecord, PluginStatus
 from allotment.registry._registry import Registry
@@ -20,6 +20,7 @@ __all__ = [
     "build",
     "check_instance",
     "current",
+    "diagnosis",
     "list_allocators",
     "register_allocator",
     "reset",

@@ -45,8 +45,15 @@ class Plugin:
 
     @property
     def traits(self) -> AllocatorTraits:
-        """What its class declares; the defaults if it declares nothing."""
+        """What its class declares, which holds with its default options; the defaults if it declares nothing."""
         return getattr(self.factory, "traits", None) or AllocatorTraits()
+
+    def traits_for(self, options: object | None) -> AllocatorTraits:
+        """Return what its class declares for certain options, the defaults if ``None``: `traits` unless it tells."""
+        ask = getattr(self.factory, "traits_for", None)
+        if ask is None or self.options_type is None:
+            return self.traits
+        return cast("AllocatorTraits", ask(self.options_type() if options is None else options))
 
     @property
     def options_type(self) -> type | None:
@@ -108,6 +115,23 @@ def availability(plugin: Plugin, device: Device) -> Availability:
     if not isinstance(answer, Availability):
         return Availability(ok=False, reason=f"its availability check returned {answer!r}, not an Availability")
     return answer
+
+
+def diagnosis(plugin: Plugin) -> str | None:
+    """Return what a user should know of a plugin that works: what its class says; ``None`` if all is well.
+
+    Raises nothing: an answer that is an exception, or no text, is told as such.
+    """
+    ask = getattr(plugin.factory, "diagnosis", None)
+    if ask is None:
+        return None
+    try:
+        answer = ask()
+    except Exception as error:  # noqa: BLE001 - as above
+        return f"its diagnosis raised {describe_exception(error)}"
+    if answer is None or isinstance(answer, str):
+        return answer
+    return f"its diagnosis returned {answer!r}, which is no text"
 
 
 def build(plugin: Plugin, options: object | None, device: Device) -> Allocator:

@@ -160,6 +160,13 @@ class Registry:
             return Availability(ok=False, reason=". ".join(filter(None, (error.cause or str(error), error.remedy))))
         return _plugin.availability(plugin, device)
 
+    def diagnosis(self, record: PluginRecord) -> str | None:
+        """Return what a user should know of a plugin that can be loaded; ``None`` if all is well. Raises nothing."""
+        try:
+            return _plugin.diagnosis(self.get(record.qualified_name))
+        except PluginError:
+            return None
+
     # What the program adds
 
     def register(self, name: str, factory: Callable[..., Any], *, replace: bool = False) -> PluginRecord:

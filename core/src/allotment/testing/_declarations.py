@@ -13,6 +13,8 @@ from allotment.allocator import (
     Availability,
     IpcKind,
     SupportsClose,
+    SupportsLimits,
+    SupportsPeers,
     SupportsPool,
     SupportsReservation,
     SupportsStreams,
@@ -41,8 +43,10 @@ _ABILITIES: Final[dict[type, tuple[str, ...]]] = {
     SupportsStreams: ("allocate_on", "deallocate_on"),
     SupportsTrim: ("trim",),
     SupportsReservation: ("reservation", "reset_peak_reservation"),
+    SupportsLimits: ("get_memory_limit", "set_memory_limit", "get_cache_limit", "set_cache_limit"),
     SupportsPool: ("pool_handle",),
     SupportsUse: ("record_use",),
+    SupportsPeers: ("set_peer_access",),
     SupportsClose: ("close",),
 }
 
@@ -52,18 +56,18 @@ class DeclarationTests(AllocatorFixtures):
 
     @rule("P1", on_cuda=False)
     def test_the_traits_are_well_formed(self, plugin: Plugin) -> None:
-        traits = plugin.traits
-
-        assert isinstance(traits, AllocatorTraits)
-        assert isinstance(traits.memory_kind, MemoryKind)
-        assert traits.alignment > 0
-        assert traits.alignment & (traits.alignment - 1) == 0, "an alignment is a power of two"
-        assert not (traits.host_accessible and traits.memory_kind in (MemoryKind.CUDA_DEVICE, MemoryKind.CUDA_MEMPOOL))
-        if traits.ipc is IpcKind.LEGACY:
-            assert traits.memory_kind is MemoryKind.CUDA_DEVICE, "its handle exists for cudaMalloc memory only"
+        _check_traits(plugin.traits)
 
     @rule("P1", on_cuda=False)
-    def test_an_object_has_the_traits_of_its_class(self, subject: Subject) -> None:
+    def test_the_traits_for_certain_options_are_well_formed(self, subject: Subject) -> None:
+        _check_traits(subject.traits)
+
+    @rule("P1", on_cuda=False)
+    def test_the_traits_for_the_default_options_are_those_of_the_class(self, plugin: Plugin) -> None:
+        assert plugin.traits_for(None) == plugin.traits
+
+    @rule("P1", on_cuda=False)
+    def test_an_object_has_the_traits_that_its_class_declares_for_its_options(self, subject: Subject) -> None:
         assert (getattr(subject.build(), "traits", None) or AllocatorTraits()) == subject.traits
 
     @rule("P1", on_cuda=False)
@@ -153,6 +157,18 @@ class DeclarationTests(AllocatorFixtures):
         if self.allocator_factory is not None:
             pytest.skip(f"{self.allocator_name} is not installed")
         run_program("import", {"reference": Registry().find(self.allocator_name).reference})
+
+
+def _check_traits(traits: AllocatorTraits) -> None:
+    assert isinstance(traits, AllocatorTraits)
+    assert isinstance(traits.memory_kind, MemoryKind)
+    assert traits.alignment > 0
+    assert traits.alignment & (traits.alignment - 1) == 0, "an alignment is a power of two"
+    assert not (traits.host_accessible and traits.memory_kind in (MemoryKind.CUDA_DEVICE, MemoryKind.CUDA_MEMPOOL))
+    if traits.mapped:
+        assert traits.memory_kind is MemoryKind.CUDA_DEVICE, "mapped memory is device memory to the driver"
+    if traits.ipc is IpcKind.LEGACY:
+        assert traits.memory_kind is MemoryKind.CUDA_DEVICE, "its handle exists for cudaMalloc memory only"
 
 
 def _default_options(plugin: Plugin) -> Any:

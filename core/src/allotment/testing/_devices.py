@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from allotment.allocator import SupportsReservation, SupportsTrim
+from allotment.allocator import SupportsPeers, SupportsReservation, SupportsTrim
 from allotment.device import ScopedDevice
+from allotment.grants import ScopedPeerAccess, is_peer_access_supported
 from allotment.memory_kind import MemoryKind
+from allotment.selection import account_of
 from allotment.testing._fixtures import AllocatorFixtures
 from allotment.testing._memory import Memory, pattern
 from allotment.testing._rule import rule
@@ -109,6 +111,58 @@ class DeviceTests(AllocatorFixtures):
         for device, account, ptr in zip(devices, accounts, pointers, strict=True):
             assert (Memory(device).read(ptr, 3000) == pattern(3000, seed=device.ordinal)).all()
             account.deallocate(ptr, 3000)
+
+    @rule("D4", devices=_TWO)
+    def test_memory_follows_peer_access(self, subject: Subject) -> None:
+        subject.require(SupportsPeers, "nobody tells it of peer access")
+        owner, peer = _peers(subject)
+        account = account_of(subject.bare(owner).allocator, owner)
+
+        early = account.allocate(5000)
+        with ScopedPeerAccess(owner, peer, True):
+            late = account.allocate(5000)
+            enabled = [_write_by(peer, ptr) for ptr in (early, late)]
+        disabled = [_is_reached_by(peer, ptr) for ptr in (early, late)]
+        for ptr in (early, late):
+            account.deallocate(ptr, 5000)
+
+        assert enabled == [True, True]
+        assert disabled == [False, False]
+
+    @rule("D4", devices=_TWO)
+    def test_an_allocator_made_later_follows_what_is_enabled(self, subject: Subject) -> None:
+        subject.require(SupportsPeers, "nobody tells it of peer access")
+        owner, peer = _peers(subject)
+
+        with ScopedPeerAccess(owner, peer, True):
+            account = account_of(subject.bare(owner).allocator, owner)
+            ptr = account.allocate(5000)
+            enabled = _write_by(peer, ptr)
+        disabled = _is_reached_by(peer, ptr)
+        account.deallocate(ptr, 5000)
+
+        assert (enabled, disabled) == (True, False)
+
+
+def _peers(subject: Subject) -> tuple[Device, Device]:
+    """Return two devices of which the second can reach memory of the first, or skip the test."""
+    owner, peer = _two_devices(subject)[:_TWO]
+    if not is_peer_access_supported(owner, peer):
+        pytest.skip(f"{peer.alias!r} cannot access memory of {owner.alias!r}")
+    return owner, peer
+
+
+def _is_reached_by(device: Device, ptr: int) -> bool:
+    """Return whether the driver maps an address for a device."""
+    with ScopedDevice(device):
+        return device.platform.pointer_attributes(ptr).accessible
+
+
+def _write_by(device: Device, ptr: int) -> bool:
+    """Write to memory by a device's own work if the driver lets it; return whether it did."""
+    if reached := _is_reached_by(device, ptr):
+        Memory(device).fill_by_kernel(ptr, 5000, 9, device.ordinal)
+    return reached
 
 
 def _two_devices(subject: Subject) -> list[Device]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ _METHODS: Final = (
     "reservation",
     "reset_peak_reservation",
     "record_use",
+    "set_peer_access",
     "close",
 )
 
@@ -32,10 +33,13 @@ class RecordedCall:
         The method.
     arguments
         What it was called with.
+    keywords
+        What was given by name.
     """
 
     name: str
     arguments: tuple[Any, ...]
+    keywords: dict[str, Any] = field(default_factory=dict)
 
 
 class RecordingAllocator:
@@ -69,9 +73,9 @@ class RecordingAllocator:
                 setattr(self, name, self._recorded(name, getattr(allocator, name)))
 
     def _recorded(self, name: str, method: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*args: Any) -> Any:
-            self.calls.append(RecordedCall(name, args))
-            return method(*args)
+        def call(*args: Any, **keywords: Any) -> Any:
+            self.calls.append(RecordedCall(name, args, keywords))
+            return method(*args, **keywords)
 
         return call
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final, cast
 
 import pytest
 
-from allotment.allocator import SupportsReservation, SupportsTrim
-from allotment.errors import SizeMismatchError
+from allotment.allocator import SupportsLimits, SupportsReservation, SupportsTrim
+from allotment.errors import OutOfMemoryError, SizeMismatchError
 from allotment.testing._allocation import SIZES
 from allotment.testing._fixtures import AllocatorFixtures
 from allotment.testing._ledger import outstanding_bytes
@@ -17,6 +17,10 @@ from allotment.units import MAX_BYTES
 
 if TYPE_CHECKING:
     from allotment.testing._subject import Subject
+
+_MIB: Final = 2**20
+_CALLS: Final = 4096
+"""In the course of how many calls idle memory above the cache limit is given back."""
 
 
 class ReservationTests(AllocatorFixtures):
@@ -136,3 +140,73 @@ class ReservationTests(AllocatorFixtures):
         calls.deallocate(ptr, 3_000_000)
 
         assert cast("SupportsTrim", calls.allocator).trim(2**50) == 0
+
+    @rule("R4")
+    def test_a_limit_is_what_was_set_and_a_setter_returns_what_it_was(self, subject: Subject) -> None:
+        subject.require(SupportsLimits, "there is nothing to limit")
+        limits = cast("SupportsLimits", subject.bare().allocator)
+        before = limits.get_memory_limit(), limits.get_cache_limit()
+
+        returned = limits.set_memory_limit(300 * _MIB), limits.set_cache_limit(100 * _MIB)
+        assert returned == before
+        assert (limits.get_memory_limit(), limits.get_cache_limit()) == (300 * _MIB, 100 * _MIB)
+
+        assert (limits.set_memory_limit(before[0]), limits.set_cache_limit(before[1])) == (300 * _MIB, 100 * _MIB)
+        assert (limits.get_memory_limit(), limits.get_cache_limit()) == before
+
+    @rule("R4")
+    def test_a_request_above_the_memory_limit_is_out_of_memory_until_it_is_raised(self, subject: Subject) -> None:
+        subject.require(SupportsLimits, "there is nothing to limit")
+        account = subject.account()
+        limits = cast("SupportsLimits", account.allocator)
+        before = limits.set_memory_limit(100 * _MIB)
+
+        with pytest.raises(OutOfMemoryError) as refusal:
+            account.allocate(101 * _MIB)
+        within = account.allocate(_MIB)
+        limits.set_memory_limit(before)
+        above = account.allocate(101 * _MIB)
+
+        assert refusal.value.limit == 100 * _MIB
+        account.deallocate(within, _MIB)
+        account.deallocate(above, 101 * _MIB)
+
+    @rule("R4", "M3")
+    def test_a_memory_limit_below_what_is_handed_out_leaves_that_alone(self, subject: Subject) -> None:
+        subject.require(SupportsLimits, "there is nothing to limit")
+        calls, data = subject.bare(), pattern(3_000_000, seed=1)
+        ptr = calls.allocate(3_000_000)
+        subject.memory.write(ptr, data)
+
+        cast("SupportsLimits", calls.allocator).set_memory_limit(1000)
+
+        assert (subject.memory.read(ptr, 3_000_000) == data).all()
+        calls.deallocate(ptr, 3_000_000)
+
+    @rule("R4")
+    def test_idle_memory_is_given_back_before_the_memory_limit_refuses_a_request(self, subject: Subject) -> None:
+        subject.require(SupportsLimits, "there is nothing to limit")
+        calls = subject.bare()
+        ptr = calls.allocate(60 * _MIB)
+        calls.deallocate(ptr, 60 * _MIB)
+        cast("SupportsLimits", calls.allocator).set_memory_limit(100 * _MIB)
+
+        calls.allocate(80 * _MIB)
+
+        if subject.offers(SupportsReservation):
+            held = cast("SupportsReservation", calls.allocator).reservation().current
+            assert held <= 100 * _MIB, f"{held:,} bytes are held"
+
+    @rule("R4")
+    def test_what_is_idle_above_the_cache_limit_goes_in_the_course_of_calls(self, subject: Subject) -> None:
+        subject.require(SupportsLimits, "there is nothing to limit")
+        subject.require(SupportsReservation, "it does not say what it holds")
+        account = subject.account()
+        cast("SupportsLimits", account.allocator).set_cache_limit(8 * _MIB)
+        account.deallocate(account.allocate(100 * _MIB), 100 * _MIB)
+
+        for _ in range(_CALLS):
+            account.deallocate(account.allocate(1000), 1000)
+
+        held = cast("SupportsReservation", account.allocator).reservation().current
+        assert held <= 8 * _MIB, f"{held:,} bytes are held, and none is handed out"

@@ -104,8 +104,8 @@ class Subject:
 
     @cached_property
     def traits(self) -> AllocatorTraits:
-        """What it declares."""
-        return self.plugin.traits
+        """What it declares for its options."""
+        return self.plugin.traits_for(self._options)
 
     @cached_property
     def memory(self) -> Memory:

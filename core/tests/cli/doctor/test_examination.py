@@ -1,3 +1,4 @@
+import allotment as al
 from allotment.cli.doctor import Severity, _examination
 from allotment.cli.doctor._examination import examine
 
@@ -19,3 +20,24 @@ def test_a_platform_that_does_not_exist_ends_the_examination_with_the_reason():
 
     assert last.severity is Severity.PROBLEM
     assert "there is no such profile" in last.text
+
+
+class Telling:
+    def allocate(self, size_in_bytes):
+        return 4096
+
+    def deallocate(self, ptr, size_in_bytes):
+        pass
+
+    @classmethod
+    def diagnosis(cls):
+        return "its fast path was not compiled"
+
+
+def test_what_a_plugin_has_to_tell_is_a_warning():
+    al.register_allocator("telling", Telling)
+
+    (told,) = [each for each in examine() if each.subject == "plugin" and each.text.startswith("telling")]
+
+    assert told.severity is Severity.WARNING
+    assert told.text.endswith("its fast path was not compiled")

@@ -192,6 +192,54 @@ def test_the_bindings_name_the_accounts_of_graph_memory(bindings):
 
 
 @pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("cuMemAddressReserve", ["size", "alignment", "addr", "flags"]),
+        ("cuMemAddressFree", ["ptr", "size"]),
+        ("cuMemCreate", ["size", "prop", "flags"]),
+        ("cuMemRelease", ["handle"]),
+        ("cuMemMap", ["ptr", "size", "offset", "handle", "flags"]),
+        ("cuMemUnmap", ["ptr", "size"]),
+        ("cuMemSetAccess", ["ptr", "size", "desc", "count"]),
+        ("cuMemGetAllocationGranularity", ["prop", "option"]),
+        ("cuGetProcAddress", ["*symbol", "cudaVersion", "flags"]),
+    ],
+)
+def test_the_bindings_take_what_they_are_given_about_virtual_memory(bindings, name: str, arguments: list[str]):
+    from cuda.bindings import driver
+
+    assert argument_names(getattr(driver, name)) == arguments
+
+
+def test_the_bindings_describe_physical_memory_and_who_touches_it(bindings):
+    from cuda.bindings import driver
+
+    place = driver.CUmemLocation()
+    place.type, place.id = driver.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE, 1
+    properties = driver.CUmemAllocationProp()
+    properties.type, properties.location = driver.CUmemAllocationType.CU_MEM_ALLOCATION_TYPE_PINNED, place
+    access = driver.CUmemAccessDesc()
+    access.location, access.flags = place, driver.CUmemAccess_flags(PoolAccess.READ_WRITE.value)
+    assert (properties.location.id, access.location.id) == (1, 1)
+    assert int(driver.CUmemAccess_flags(PoolAccess.NONE.value)) == 0
+    assert int(driver.CUmemGenericAllocationHandle(1 << 20)) == int(driver.CUdeviceptr(1 << 20)) == 1 << 20
+    assert int(driver.CUmemAllocationGranularity_flags.CU_MEM_ALLOC_GRANULARITY_MINIMUM) == 0
+
+
+def test_the_bindings_have_the_same_numbers_for_errors_of_driver_and_runtime(bindings):
+    from cuda.bindings import driver, runtime
+
+    same = {
+        "CUDA_ERROR_INVALID_VALUE": "cudaErrorInvalidValue",
+        "CUDA_ERROR_OUT_OF_MEMORY": "cudaErrorMemoryAllocation",
+        "CUDA_ERROR_INVALID_DEVICE": "cudaErrorInvalidDevice",
+        "CUDA_ERROR_NOT_SUPPORTED": "cudaErrorNotSupported",
+        "CUDA_ERROR_ILLEGAL_ADDRESS": "cudaErrorIllegalAddress",
+    }
+    assert {name: runtime.cudaError_t(int(getattr(driver.CUresult, name))).name for name in same} == same
+
+
+@pytest.mark.parametrize(
     ("name", "since_13", "before_13"),
     [
         ("cudaMemAdvise", ["devPtr", "count", "advice", "location"], ["devPtr", "count", "advice", "device"]),

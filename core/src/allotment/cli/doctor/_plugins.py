@@ -1,4 +1,4 @@
-"""The plugins: each is loaded, and asked which devices it can be used on."""
+"""The plugins: each is loaded, asked which devices it can be used on, and what else there is to know of it."""
 
 from __future__ import annotations
 
@@ -46,7 +46,8 @@ def _examine_plugin(listed: PluginRecord, devices: list[Device]) -> Finding:
         return ok("plugin", _said(f"{named} is switched off", record))
     usable = [alias for alias, answer in answers.items() if answer.ok]
     if usable:
-        return ok("plugin", f"{named} can be used on {', '.join(usable)}")
+        text, remark = f"{named} can be used on {', '.join(usable)}", current.diagnosis(record)
+        return ok("plugin", text) if remark is None else warning("plugin", f"{text}; {remark}")
     reason = next(iter(answers.values())).reason if len(answers) == 1 else answers[devices[1].alias].reason
     has_gpu = len(devices) > 1
     return (warning if has_gpu else ok)("plugin", f"{named} can be used on no device here: {reason}")

@@ -22,6 +22,10 @@ _HOST_BEFORE_13: Final = -1
 """``cudaCpuDeviceId``, which stood for the host before places had a type."""
 
 
+_ENTRY_POINT_VERSION: Final = 12_000
+"""The version of CUDA whose functions are looked up by name: the oldest that Allotment runs on."""
+
+
 class Bindings:
     """Calls of cuda-bindings that raise `PlatformError` where those return a code.
 
@@ -118,6 +122,77 @@ class Bindings:
     def trim_graph_memory(self, ordinal: int) -> None:
         """Give back what is mapped for graphs and not in use."""
         self._call(self._runtime.cudaDeviceGraphMemTrim, ordinal)
+
+    # Virtual memory
+
+    def reserve_addresses(self, nbytes: int) -> int:
+        """Return the first of reserved device addresses, aligned as the driver likes."""
+        return int(self._drive(self._driver.cuMemAddressReserve, nbytes, 0, 0, 0))
+
+    def free_addresses(self, ptr: int, nbytes: int) -> None:
+        """Give a reservation back."""
+        self._drive(self._driver.cuMemAddressFree, ptr, nbytes)
+
+    def create_physical(self, ordinal: int, nbytes: int) -> int:
+        """Return a handle of physical memory of a device, which stays there."""
+        return int(self._drive(self._driver.cuMemCreate, nbytes, self._physical_of(ordinal), 0))
+
+    def release_physical(self, handle: int) -> None:
+        """Release a handle of physical memory."""
+        self._drive(self._driver.cuMemRelease, handle)
+
+    def map_physical(self, ptr: int, nbytes: int, handle: int) -> None:
+        """Map physical memory from its beginning; the driver supports no other offset."""
+        self._drive(self._driver.cuMemMap, ptr, nbytes, 0, handle, 0)
+
+    def unmap_physical(self, ptr: int, nbytes: int) -> None:
+        """Unmap a range."""
+        self._drive(self._driver.cuMemUnmap, ptr, nbytes)
+
+    def set_mapping_access(self, ptr: int, nbytes: int, ordinal: int, flags: int) -> None:
+        """Set the flags of a device's access to a mapped range."""
+        access = self._driver.CUmemAccessDesc()
+        access.location = self._driver_place(ordinal)
+        access.flags = self._driver.CUmemAccess_flags(flags)
+        self._drive(self._driver.cuMemSetAccess, ptr, nbytes, [access], 1)
+
+    def mapping_granularity(self, ordinal: int) -> int:
+        """Return the least multiple in which a device's memory is mapped."""
+        least = self._driver.CUmemAllocationGranularity_flags.CU_MEM_ALLOC_GRANULARITY_MINIMUM
+        return int(self._drive(self._driver.cuMemGetAllocationGranularity, self._physical_of(ordinal), least))
+
+    def entry_point(self, name: str) -> int:
+        """Return the address of a function of the driver, 0 if it does not say."""
+        error, address, *_ = self._driver.cuGetProcAddress(name.encode(), _ENTRY_POINT_VERSION, 0)
+        return 0 if int(error) else int(address or 0)
+
+    def _physical_of(self, ordinal: int) -> Any:
+        properties = self._driver.CUmemAllocationProp()
+        properties.type = self._driver.CUmemAllocationType.CU_MEM_ALLOCATION_TYPE_PINNED
+        properties.location = self._driver_place(ordinal)
+        return properties
+
+    def _driver_place(self, ordinal: int) -> Any:
+        place = self._driver.CUmemLocation()
+        place.type = self._driver.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
+        place.id = ordinal
+        return place
+
+    def _drive(self, function: Callable[..., tuple[Any, ...]], *args: object) -> Any:
+        """Call the driver, and raise its error by the name that the runtime has for the same number."""
+        error, *values = function(*args)
+        if int(error) != 0:
+            raise PlatformError(call=function.__name__, code=self.name_of(int(error)))
+        return values[0] if values else None
+
+    def name_of(self, result: int) -> str:
+        """Return the name that the runtime has for the number of a driver's result, or else the driver's own."""
+        for names in (self._runtime.cudaError_t, self._driver.CUresult):
+            try:
+                return str(names(result).name)
+            except ValueError:
+                continue
+        return f"CUresult {result}"
 
     # Places: an ordinal up to version 12, a location with a type since 13.
 

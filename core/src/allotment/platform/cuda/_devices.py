@@ -27,6 +27,7 @@ class DeviceAttribute(IntEnum):
     PAGEABLE_MEMORY_ACCESS = 88
     CONCURRENT_MANAGED_ACCESS = 89
     DIRECT_MANAGED_MEM_ACCESS_FROM_HOST = 101
+    VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED = 102
     MEMORY_POOLS_SUPPORTED = 115
     IPC_EVENT_SUPPORTED = 125
 
@@ -69,6 +70,7 @@ class Devices(Calls):
             managed_memory=self._has(ordinal, DeviceAttribute.MANAGED_MEMORY),
             concurrent_managed_access=self._has(ordinal, DeviceAttribute.CONCURRENT_MANAGED_ACCESS),
             memory_pools=self._has(ordinal, DeviceAttribute.MEMORY_POOLS_SUPPORTED),
+            virtual_memory=self._has(ordinal, DeviceAttribute.VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED),
             integrated=self._has(ordinal, DeviceAttribute.INTEGRATED),
             ipc=self._attribute(ordinal, DeviceAttribute.IPC_EVENT_SUPPORTED),
         )

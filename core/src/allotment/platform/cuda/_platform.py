@@ -13,6 +13,7 @@ from allotment.platform.cuda._graphs import Graphs
 from allotment.platform.cuda._pointers import Pointers
 from allotment.platform.cuda._pools import Pools
 from allotment.platform.cuda._streams import Streams
+from allotment.platform.cuda._virtual_memory import VirtualMemory
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,7 +24,7 @@ _PORTABLE: Final = 1
 """``cudaHostAllocPortable``: page-locked for every device."""
 
 
-class CudaPlatform(Devices, Streams, Pools, Graphs, Pointers, Contents):
+class CudaPlatform(Devices, Streams, Pools, VirtualMemory, Graphs, Pointers, Contents):
     """CUDA, through CuPy and cuda-bindings.
 
     The calls of the hot path are CuPy's own functions, bound to the instance, so that nothing stands between a caller

@@ -15,7 +15,7 @@ from allotment.platform.simulated._errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from allotment.platform.simulated._pointer import Allocation, Allocations
     from allotment.platform.simulated._pool import Pool
@@ -80,6 +80,18 @@ class Access:
         else:
             pool.readers.discard(ordinal)
 
+    # Mappings
+
+    def grant_mappings(self, mappings: Sequence[Allocation], ordinal: int, *, granted: bool) -> None:
+        """Let a device touch mapped memory, or not; peer access neither helps nor is needed."""
+        self.check_ordinal(ordinal)
+        for mapping in mappings:
+            if granted and ordinal != mapping.device and not self.can_peer(ordinal, mapping.device):
+                raise Refused(INVALID_DEVICE, f"device {ordinal} cannot reach device {mapping.device}")
+        for mapping in mappings:
+            readers = mapping.readers or frozenset()
+            mapping.readers = readers | {ordinal} if granted else readers - {ordinal}
+
     # Rules
 
     def can_touch(self, ordinal: int, block: Allocation) -> bool:
@@ -95,7 +107,14 @@ class Access:
 
     def check_kernel(self, ordinal: int, ptr: int, nbytes: int) -> None:
         """Fault, as a kernel would, if a device cannot touch all of a range."""
-        self.check_touch(ordinal, self._allocations.around(ptr), ptr, nbytes)
+        self.check_touch(ordinal, self._allocations.spanning(ptr, nbytes), ptr, nbytes)
+
+    def check_mapped(self, ordinal: int, ptr: int, nbytes: int) -> None:
+        """Fault if a range is not mapped for a device, whatever else it may reach."""
+        block = self._allocations.spanning(ptr, nbytes)
+        if block is None and nbytes > 0:
+            raise Refused(ILLEGAL_ADDRESS, f"device {ordinal} touched {ptr:#x}, where nothing is mapped")
+        self.check_touch(ordinal, block, ptr, nbytes)
 
     def check_touch(self, ordinal: int, block: Allocation | None, ptr: int, nbytes: int) -> None:
         """Fault if a device cannot touch a range of a block, which may have been freed behind the kernel since."""
@@ -116,7 +135,7 @@ class Access:
 
         Where managed memory is not concurrent, host code may touch it only while no device works.
         """
-        block = self._allocations.around(ptr)
+        block = self._allocations.spanning(ptr, nbytes)
         if block is None:
             if ptr == 0 or self._is_ours(ptr):
                 raise Refused(SEGMENTATION_FAULT, f"host code touched {ptr:#x}, where nothing is live")

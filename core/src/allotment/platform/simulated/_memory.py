@@ -10,6 +10,7 @@ from allotment.platform.simulated._errors import INVALID_VALUE, NOT_SUPPORTED, O
 from allotment.platform.simulated._owned_memory import GraphHeap
 from allotment.platform.simulated._pointer import Allocation, Allocations, Foreign, ManagedState
 from allotment.platform.simulated._pool import Pool
+from allotment.platform.simulated._virtual_memory import VirtualMemory
 from allotment.units import MAX_BYTES
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ class Memory:
         self.graph_heaps = [
             GraphHeap(ordinal, memory, self.allocations, streams) for ordinal, memory in enumerate(self.devices)
         ]
+        self.virtual = VirtualMemory(profile, self.devices, self.allocations, handles)
         self._pools: dict[int, Pool] = {}
         self._default_pools: dict[int, Pool] = {}
         self._current_pools: dict[int, Pool] = {}
@@ -66,7 +68,7 @@ class Memory:
         spaces = [heap.space for heap in (*self._heaps, *self._pinned, *self._managed)]
         spaces += [heap.space for heap in self.graph_heaps]
         spaces += [pool.space for pool in self._every_pool]
-        return any(space.contains(ptr) for space in spaces)
+        return any(space.contains(ptr) for space in spaces) or self.virtual.contains(ptr)
 
     # Blocks outside pools
 
@@ -196,9 +198,9 @@ class Memory:
         block.source.free(block, stream)
 
     def reset_device(self, ordinal: int) -> None:
-        """Free what a device's context holds outside pools."""
+        """Free what a device's context holds outside pools; what is mapped is not of a context."""
         for block in self.allocations.of_kinds((_DEVICE, _MANAGED, _PINNED)):
-            if block.device == ordinal and block.pool is None:
+            if block.device == ordinal and block.pool is None and block.reservation is None:
                 self.release(block, None)
 
     def settle(self, settled: Callable[[Condition], bool]) -> None:
@@ -215,6 +217,7 @@ class Memory:
             graph_heap.space.close()
         for pool in self._every_pool:
             pool.space.close()
+        self.virtual.close()
 
     # How it is done
 

@@ -23,6 +23,7 @@ from allotment.platform.simulated._further_calls import FurtherCalls
 from allotment.platform.simulated._graph_calls import GraphCalls
 from allotment.platform.simulated._profile import Profile, load_profile
 from allotment.platform.simulated._stream_calls import StreamCalls
+from allotment.platform.simulated._virtual_memory_calls import VirtualMemoryCalls
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 
-class SimulatedPlatform(StreamCalls, GraphCalls, FurtherCalls):
+class SimulatedPlatform(StreamCalls, GraphCalls, VirtualMemoryCalls, FurtherCalls):
     """A model of the CUDA memory API on host memory, for devices that a profile describes.
 
     It answers as two H200s were recorded to answer. Its memory costs the host nothing until it is touched, and holds
@@ -325,11 +326,12 @@ class SimulatedPlatform(StreamCalls, GraphCalls, FurtherCalls):
         block = self._memory.allocations.around(ptr)
         if block is None:
             return PointerAttributes(kind=MemoryKind.UNKNOWN, device=HOST_LOCATION, accessible=False)
+        whole = block.reservation or block
         return PointerAttributes(
             kind=block.kind,
             device=block.device,
             accessible=self._access.can_touch(self._journal.thread.device, block),
-            base=block.ptr,
-            nbytes=block.nbytes,
+            base=whole.ptr,
+            nbytes=whole.nbytes,
             pool=0 if block.pool is None else block.pool.handle,
         )

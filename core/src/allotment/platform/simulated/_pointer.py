@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 from allotment.memory_kind import MemoryKind
@@ -29,6 +29,19 @@ class Foreign:
 
     def free(self, allocation: Allocation, stream: Stream | None) -> None:
         """Do nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """Addresses that memory can be mapped behind."""
+
+    ptr: int
+    nbytes: int
+
+    @property
+    def end(self) -> int:
+        """The first address past it."""
+        return self.ptr + self.nbytes
 
 
 @dataclass(slots=True)
@@ -60,7 +73,9 @@ class Allocation:
     managed
         What was advised about it, if it is managed memory.
     readers
-        The devices that may touch it, where that was settled when it was allocated.
+        The devices that may touch it, where that was settled when it was allocated, or is said of a mapping.
+    reservation
+        The addresses that it is mapped in, if it is a mapping.
     """
 
     ptr: int
@@ -71,10 +86,11 @@ class Allocation:
     pool: Pool | None = None
     managed: ManagedState | None = None
     readers: frozenset[int] | None = None
+    reservation: Reservation | None = None
 
     @property
     def granted(self) -> frozenset[int] | set[int] | None:
-        """The devices that may touch it, where that is a matter of grants to a pool."""
+        """The devices that may touch it, where that is a matter of grants to a pool or a mapping."""
         return self.readers if self.pool is None else self.pool.readers
 
     @property
@@ -114,6 +130,28 @@ class Allocations:
         if block is None and (index := bisect_right(self._starts, ptr)):
             block = self._blocks[self._starts[index - 1]]
         return block if block is not None and block.ptr <= ptr < block.end else None
+
+    def spanning(self, ptr: int, nbytes: int) -> Allocation | None:
+        """Return the block that a range lies in, which for mapped memory may be several neighbours taken together.
+
+        Where the range runs past it, the block is the one that it begins in, with its neighbours up to the first gap.
+        """
+        block = self.around(ptr)
+        if block is None or block.reservation is None or ptr + nbytes <= block.end:
+            return block
+        joined, readers = block, block.readers or frozenset()
+        while joined.end < ptr + nbytes:
+            after = self._blocks.get(joined.end)
+            if after is None or after.reservation is not block.reservation:
+                break
+            readers &= after.readers or frozenset()
+            joined = after
+        return replace(block, nbytes=joined.end - block.ptr, readers=readers)
+
+    def starting_in(self, start: int, end: int) -> list[Allocation]:
+        """Return the blocks that begin in a range, by address."""
+        found = self._starts[bisect_left(self._starts, start) : bisect_left(self._starts, end)]
+        return [self._blocks[ptr] for ptr in found]
 
     def of_kinds(self, kinds: tuple[MemoryKind, ...]) -> list[Allocation]:
         """Return the blocks of some kinds, by address."""

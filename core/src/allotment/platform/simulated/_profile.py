@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +14,7 @@ import msgspec
 from allotment._names import normalise_name
 from allotment.errors import ConfigError, PlatformUnavailableError, listed, nearest
 from allotment.platform._values import DeviceProperties
+from allotment.platform.simulated import _host_mapping
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,6 +47,13 @@ class Profile:
     host_memory: int
     peers: tuple[tuple[bool, ...], ...]
     devices: tuple[DeviceProperties, ...]
+
+
+def as_simulated_here(profile: Profile) -> Profile:
+    """Return a profile without what this host cannot stand in for."""
+    if _host_mapping.IS_AVAILABLE:
+        return profile
+    return replace(profile, devices=tuple(replace(device, virtual_memory=False) for device in profile.devices))
 
 
 def profile_names() -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from allotment.platform.simulated._errors import INVALID_HANDLE, Refused
 from allotment.platform.simulated._graph import Graphs
 from allotment.platform.simulated._ipc import Exchange
 from allotment.platform.simulated._memory import Memory
+from allotment.platform.simulated._profile import as_simulated_here
 from allotment.platform.simulated._stream import Handles, Stream, Streams
 from allotment.platform.simulated._transfer import Transfers
 
@@ -35,14 +36,14 @@ class Simulation:
     """
 
     def __init__(self, profile: Profile) -> None:
-        self.profile = profile
+        self.profile = profile = as_simulated_here(profile)
         self._journal = Journal()
         self._contexts: set[int] = set()
         handles = Handles()
         self._streams = Streams(len(profile.devices), handles)
         self._memory = Memory(profile, self._streams, handles)
         self._access = Access(profile, self._memory.allocations, self._memory.contains)
-        self._transfers = Transfers(profile, self._memory, self._access, self._streams)
+        self._transfers = Transfers(profile, self._memory, self._access, self._streams, self._launch)
         self._captures = Captures(self._journal.thread)
         self._graphs = Graphs(self._memory, handles, self._launch)
         self._exchange = Exchange(self, self._memory)
@@ -159,7 +160,8 @@ class Simulation:
             try:
                 self._journal.admit("launch", after_fault=False)
                 queue = self._kernel_stream(stream, ordinal)
-                self._launch(work, queue, self._transfers.touch(touches, queue) if touches else None)
+                check = self._transfers.touch(touches, queue) if touches else None
+                self._launch(self._transfers.guarded(work, touches, queue), queue, check)
             except Refused as refused:
                 raise PlatformError(call="cuLaunchKernel", code=refused.code, detail=refused.detail) from None
 

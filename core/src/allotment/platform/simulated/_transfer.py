@@ -18,7 +18,7 @@ from allotment.platform.simulated._errors import (
 from allotment.platform.simulated._pointer import NOWHERE
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     import numpy as np
 
@@ -46,13 +46,23 @@ class Transfers:
         Who may touch them.
     streams
         Where work is queued.
+    launch
+        Queues work on a stream; what it raises is a kernel's fault.
     """
 
-    def __init__(self, profile: Profile, memory: Memory, access: Access, streams: Streams) -> None:
+    def __init__(
+        self,
+        profile: Profile,
+        memory: Memory,
+        access: Access,
+        streams: Streams,
+        launch: Callable[[Work, Stream], None],
+    ) -> None:
         self._profile = profile
         self._memory = memory
         self._access = access
         self._streams = streams
+        self._launch = launch
 
     # Copies
 
@@ -64,16 +74,16 @@ class Transfers:
             raise Refused(SEGMENTATION_FAULT, f"CUDA ends a process that copies from {src:#x}, where nothing is live")
         for ptr in (dst, src):
             self._check_grant(ptr, self._span(ptr, nbytes, stream), stream.ordinal)
-        if stream.capture is None:
-            self._move(dst, src, nbytes, stream)
-        else:
-            self._capture(partial(contents.move, dst, src, nbytes), (dst, src), nbytes, stream)
+        self._queue(
+            self._moving(dst, src, nbytes, stream), ((dst, stream.ordinal), (src, stream.ordinal)), nbytes, stream
+        )
 
     def copy_node(self, dst: int, src: int, nbytes: int, ordinal: int) -> tuple[Work, frozenset[int], Work]:
         """Return a copy that a device makes as part of a graph: the work, what it follows, and what is checked."""
         for ptr in (dst, src):
             self._check_grant(ptr, self._span(ptr, nbytes), ordinal)
-        return partial(contents.move, dst, src, nbytes), frozenset(), self._still_there((dst, src), nbytes)
+        work = self._guarded(partial(contents.move, dst, src, nbytes), [(ordinal, end, nbytes) for end in (dst, src)])
+        return work, frozenset(), self._still_there((dst, src), nbytes)
 
     def copy_peer(self, dst: tuple[int, int], src: tuple[int, int], nbytes: int, stream: Stream) -> None:
         """Copy as cudaMemcpyPeerAsync does between an address and a device each.
@@ -87,7 +97,7 @@ class Transfers:
             if block is None:
                 raise Refused(INVALID_VALUE, f"{ptr:#x} is pageable host memory")
             self._check_grant(ptr, block, ordinal)
-        self._move(dst[0], src[0], nbytes, stream)
+        self._queue(self._moving(dst[0], src[0], nbytes, stream), (dst, src), nbytes, stream)
 
     def copy_elements(self, dst: StridedMemory, src: StridedMemory, stream: Stream) -> tuple[Work, Work]:
         """Return the work of a kernel that copies elements, and what is checked before it."""
@@ -95,7 +105,7 @@ class Transfers:
         def kernel() -> None:
             contents.view(dst)[...] = contents.view(src)
 
-        return kernel, self.touch((dst, src), stream)
+        return self.guarded(kernel, (dst, src), stream), self.touch((dst, src), stream)
 
     def touch(self, memories: Sequence[StridedMemory], stream: Stream) -> Work:
         """Return what faults if a kernel on a stream may not touch elements in memory."""
@@ -107,6 +117,10 @@ class Transfers:
 
         return check
 
+    def guarded(self, work: Work, memories: Sequence[StridedMemory], stream: Stream) -> Work:
+        """Return the work of a kernel that faults where memory it is given is not mapped when its turn comes."""
+        return self._guarded(work, [(stream.ordinal, *contents.extent(memory)) for memory in memories])
+
     def fill(self, ptr: int, byte: int, nbytes: int, stream: Stream) -> None:
         """Set bytes as cudaMemsetAsync does: device memory of another device is refused, granted or not."""
         if nbytes == 0:
@@ -116,11 +130,9 @@ class Transfers:
             raise Refused(INVALID_VALUE, f"{ptr:#x} is pageable host memory")
         if block is not None and block.on_device and block.device != stream.ordinal:
             raise Refused(INVALID_VALUE, f"{ptr:#x} belongs to device {block.device}, the stream to {stream.ordinal}")
-        work = partial(contents.set_bytes, ptr, byte & 0xFF, nbytes)
-        if stream.capture is None:
-            self._streams.submit(stream, work)
-        else:
-            self._capture(work, (ptr,), nbytes, stream)
+        if block is not None and block.reservation is not None:
+            self._check_grant(ptr, block, stream.ordinal)
+        self._queue(partial(contents.set_bytes, ptr, byte & 0xFF, nbytes), ((ptr, stream.ordinal),), nbytes, stream)
 
     def fill_elements(self, dst: StridedMemory, value: np.generic, stream: Stream) -> tuple[Work, Work]:
         """Return the work of a kernel that sets elements, and what is checked before it."""
@@ -128,7 +140,7 @@ class Transfers:
         def kernel() -> None:
             contents.view(dst)[...] = value
 
-        return kernel, self._checked(dst, stream)
+        return self.guarded(kernel, (dst,), stream), self._checked(dst, stream)
 
     # Managed memory
 
@@ -166,24 +178,48 @@ class Transfers:
 
     # How it is done
 
-    def _move(self, dst: int, src: int, nbytes: int, stream: Stream) -> None:
-        if self._memory.allocations.around(src) is None and not self._streams.is_idle(stream):
-            held = contents.snapshot(src, nbytes)
-            self._streams.submit(stream, lambda: contents.write(dst, held))
+    def _moving(self, dst: int, src: int, nbytes: int, stream: Stream) -> Work:
+        """Return the work of a copy; host memory that is not page-locked is read now, unless a graph will do it."""
+        is_ours = self._memory.allocations.around(src) is not None
+        if is_ours or stream.capture is not None or self._streams.is_idle(stream):
+            return partial(contents.move, dst, src, nbytes)
+        return partial(contents.write, dst, contents.snapshot(src, nbytes))
+
+    def _queue(self, work: Work, ends: Sequence[tuple[int, int]], nbytes: int, stream: Stream) -> None:
+        """Queue or capture work on addresses that a device each touches.
+
+        Captured work faults at the launch if memory outside the graph is gone by then.
+        """
+        guarded = self._guarded(work, [(ordinal, ptr, nbytes) for ptr, ordinal in ends])
+        if stream.capture is not None:
+            stream.capture.add(stream, guarded, self._still_there([ptr for ptr, _ in ends], nbytes))
+        elif guarded is work:
+            self._streams.submit(stream, work)
         else:
-            self._streams.submit(stream, partial(contents.move, dst, src, nbytes))
+            self._launch(guarded, stream)
 
-    def _capture(self, work: Work, ends: tuple[int, ...], nbytes: int, stream: Stream) -> None:
-        """Capture work that faults at the launch if memory outside the graph is gone by then."""
-        assert stream.capture is not None
-        stream.capture.add(stream, work, self._still_there(ends, nbytes))
+    def _guarded(self, work: Work, ranges: Sequence[tuple[int, int, int]]) -> Work:
+        """Return work that faults where nothing is mapped behind reserved addresses when its turn comes.
 
-    def _still_there(self, ends: tuple[int, ...], nbytes: int) -> Work:
+        Only unmapping takes memory away from work that is queued: all other frees wait for it or are queued behind it.
+        """
+        reserved = [each for each in ranges if self._memory.virtual.contains(each[1])]
+        if not reserved:
+            return work
+
+        def guarded() -> None:
+            for ordinal, ptr, nbytes in reserved:
+                self._access.check_mapped(ordinal, ptr, nbytes)
+            work()
+
+        return guarded
+
+    def _still_there(self, ends: Sequence[int], nbytes: int) -> Work:
         known = [ptr for ptr in ends if self._memory.allocations.around(ptr) is not None]
 
         def check() -> None:
             for ptr in known:
-                block = self._memory.allocations.around(ptr)
+                block = self._memory.allocations.spanning(ptr, nbytes)
                 if block is None or ptr + nbytes > block.end:
                     raise Refused(ILLEGAL_ADDRESS, f"a graph copied {nbytes:,} bytes at {ptr:#x}, which is gone")
 
@@ -195,21 +231,21 @@ class Transfers:
         if ordinal not in block.granted:
             raise Refused(
                 INVALID_VALUE,
-                f"device {ordinal}, whose stream copies, has no access to the pool of {ptr:#x} "
-                f"on device {block.device}",
+                f"device {ordinal} has no access to the {'pool' if block.reservation is None else 'mapping'} "
+                f"of {ptr:#x} on device {block.device}",
             )
 
-    def _around(self, ptr: int, stream: Stream | None) -> Allocation | None:
+    def _around(self, ptr: int, stream: Stream | None, nbytes: int = 0) -> Allocation | None:
         """Return the block at an address: of the graph that a stream captures, or a live one."""
         own = stream.capture.block_around(ptr) if stream is not None and stream.capture is not None else None
-        return self._memory.allocations.around(ptr) if own is None else own
+        return self._memory.allocations.spanning(ptr, nbytes) if own is None else own
 
     def _is_gone(self, ptr: int, stream: Stream) -> bool:
         return self._around(ptr, stream) is None and self._memory.contains(ptr)
 
     def _span(self, ptr: int, nbytes: int, stream: Stream | None = None) -> Allocation | None:
         """Return the block that holds a range, or ``None`` for host memory that is not ours."""
-        block = self._around(ptr, stream)
+        block = self._around(ptr, stream, nbytes)
         if block is None:
             if ptr == 0 or self._memory.contains(ptr):
                 raise Refused(INVALID_VALUE, f"nothing is live at {ptr:#x}")
@@ -235,6 +271,8 @@ class Transfers:
 
     def _checked(self, memory: StridedMemory, stream: Stream) -> Work:
         ptr, nbytes = contents.extent(memory)
+        if self._memory.virtual.contains(ptr):
+            return partial(self._access.check_mapped, stream.ordinal, ptr, nbytes)
         block = self._around(ptr, stream)
         if stream.capture is not None and stream.capture.block_around(ptr) is None:
             return partial(self._access.check_kernel, stream.ordinal, ptr, nbytes)
