@@ -6,29 +6,41 @@ import argparse
 import sys
 from pathlib import Path
 
-from benchmarks import access, foundation, report, two_gpus
+from benchmarks import access, caching, foundation, report, two_gpus
+from benchmarks.allocators import suite as allocators
 
 HERE = Path(__file__).parent
-SUITES = {"foundation": foundation, "access": access, "grants": two_gpus}
-"""What is measured, by the name of the page that tells it."""
+SUITES = {"foundation": foundation, "access": access, "caching": caching, "grants": two_gpus}
+"""What is compared within this process, by the name of the page that tells it."""
+ALLOCATORS = "allocators"
+"""The suite that runs a process for each figure."""
 
 
 def main() -> int:
     """Run, write, print."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--out", type=Path, default=HERE.parent / "docs" / "benchmarks", help="folder to write to")
-    parser.add_argument("--only", choices=SUITES, help="what to measure; everything if not given")
+    parser.add_argument("--only", choices=[*SUITES, ALLOCATORS], help="what to measure; everything if not given")
+    allocators.add_arguments(parser)
     arguments = parser.parse_args()
-    for name in [arguments.only] if arguments.only else SUITES:
-        found = []
-        for comparison in SUITES[name].comparisons():
-            found.append(comparison)
-            print(f"measured: {comparison.title}", file=sys.stderr, flush=True)
-        if found:
-            print(report.write(found, arguments.out, name).read_text())
-        if name == "grants" and two_gpus.are_there():
-            two_gpus.write_copies(list(two_gpus.copies()), arguments.out)
+    for name in [arguments.only] if arguments.only else [*SUITES, ALLOCATORS]:
+        if name == ALLOCATORS:
+            print(allocators.measure(arguments).read_text())
+        else:
+            measure(name, arguments.out)
     return 0
+
+
+def measure(name: str, folder: Path) -> None:
+    """Run a suite of comparisons and write its page."""
+    found = []
+    for comparison in SUITES[name].comparisons():
+        found.append(comparison)
+        print(f"measured: {comparison.title}", file=sys.stderr, flush=True)
+    if found:
+        print(report.write(found, folder, name).read_text())
+    if name == "grants" and two_gpus.are_there():
+        two_gpus.write_copies(list(two_gpus.copies()), folder)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -69,3 +70,12 @@ def torch_pair(torch: Any, size: int) -> Callable[[], object]:
         free(allocate(size))
 
     return allocate_and_free
+
+
+def imported(name: str, missing: dict[str, str]) -> Any:
+    """Return a peer's module; ``None`` with a note in ``missing`` where it cannot be imported."""
+    try:
+        return import_module(name)
+    except ImportError as error:
+        missing[name] = str(error)
+        return None

@@ -5,11 +5,11 @@ from __future__ import annotations
 import subprocess
 import sys
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import allotment as al
 from allotment.layers.accounting import account
-from benchmarks.contenders import FreeList, cupy_pair, direct_pool_pair, pair, torch_pair
+from benchmarks.contenders import FreeList, cupy_pair, direct_pool_pair, imported, pair, torch_pair
 from benchmarks.measurement import Budget, Comparison, Figure, compare
 
 if TYPE_CHECKING:
@@ -53,9 +53,9 @@ def pool_pairs(device: al.Device, label: str, size: int) -> Comparison:
     contenders: dict[str, Callable[[], object]] = {"same calls directly": direct, "al mempool": pair(pool, size)}
     contenders |= {f"al {name}": pair(al.get_allocator(name, device), size) for name in ("managed", "default")}
     missing: dict[str, str] = {}
-    if cupy := _module("cupy", missing):
+    if cupy := imported("cupy", missing):
         contenders["CuPy MemoryPool"] = cupy_pair(cupy.cuda.MemoryPool().malloc, size)
-    if torch := _module("torch", missing):
+    if torch := imported("torch", missing):
         contenders["PyTorch"] = torch_pair(torch, size)
     budgets = {"al mempool": (Budget(at_most=1.15, reference="same calls directly"),)}
     return compare(f"allocate + deallocate, {label}", contenders, budgets, missing)
@@ -70,11 +70,11 @@ def arrays(device: al.Device) -> Comparison:
 
     missing: dict[str, str] = {}
     contenders: dict[str, Callable[[], object]] = {"al.empty, mempool": lambda: al.empty(256, "float32", device)}
-    if cupy := _module("cupy", missing):
+    if cupy := imported("cupy", missing):
         contenders["cupy.empty"] = lambda: cupy.empty(256, "float32")
-    if torch := _module("torch", missing):
+    if torch := imported("torch", missing):
         contenders["torch.empty"] = lambda: torch.empty(256, dtype=torch.float32, device="cuda")
-    if warp := _module("warp", missing):
+    if warp := imported("warp", missing):
         contenders["wp.empty"] = lambda: warp.empty(256, dtype=warp.float32, device="cuda:0")
     budgets = (Budget(at_most=0.6, reference="cupy.empty"), Budget(at_most=0.5, reference="torch.empty"))
     budgets += (Budget(at_most=0.12, reference="wp.empty"),) if "wp.empty" in contenders else ()
@@ -100,10 +100,10 @@ def slices(device: al.Device) -> Comparison:
     ours = al.empty(256, "float32", device)
     missing: dict[str, str] = {}
     contenders: dict[str, Callable[[], object]] = {"allotment": lambda: ours[8:128]}
-    if cupy := _module("cupy", missing):
+    if cupy := imported("cupy", missing):
         theirs = cupy.empty(256, "float32")
         contenders["CuPy"] = lambda: theirs[8:128]
-    if torch := _module("torch", missing):
+    if torch := imported("torch", missing):
         tensor = torch.empty(256, device="cuda")
         contenders["PyTorch"] = lambda: tensor[8:128]
     return compare("slice of an array", contenders, missing=missing)
@@ -124,11 +124,3 @@ def _run_ns(statement: str) -> int:
     start = perf_counter_ns()
     subprocess.run([sys.executable, "-c", statement], check=True)
     return perf_counter_ns() - start
-
-
-def _module(name: str, missing: dict[str, str]) -> Any:
-    try:
-        return __import__(name)
-    except ImportError as error:
-        missing[name] = str(error)
-        return None

@@ -78,7 +78,8 @@ def time_loop(call: Callable[[], object], times: int) -> int:
     return perf_counter_ns() - start
 
 
-def _calls_a_round(call: Callable[[], object]) -> int:
+def calls_a_round(call: Callable[[], object]) -> int:
+    """Return how many calls fill a round."""
     times = 1
     while time_loop(call, times) < ROUND_NS // 10:
         times *= 2
@@ -97,7 +98,7 @@ def compare(
 ) -> Comparison:
     """Time contenders in turn. The cost of the loop and of an empty call is taken off each."""
     calls = {"": _nothing, **contenders}
-    times = {name: _calls_a_round(call) for name, call in calls.items()}
+    times = {name: calls_a_round(call) for name, call in calls.items()}
     samples: dict[str, list[float]] = {name: [] for name in calls}
     gc.collect()
     gc.disable()

@@ -18,22 +18,45 @@ if TYPE_CHECKING:
 
     from benchmarks.measurement import Budget, Comparison
 
-PACKAGES = ("allotment", "cupy-cuda13x", "cupy-cuda12x", "cuda-bindings", "torch", "warp-lang", "numpy")
+PACKAGES = (
+    "allotment",
+    "allotment-caching",
+    "cupy-cuda13x",
+    "cupy-cuda12x",
+    "cuda-bindings",
+    "cuda-core",
+    "torch",
+    "rmm-cu13",
+    "rmm-cu12",
+    "warp-lang",
+    "numpy",
+)
 
 
 def about_this_run() -> dict[str, Any]:
     """Return when and where this is measured."""
-    runtime, driver = al.get_device("cpu").platform.versions()
+    here = al.get_device("cpu").platform
+    runtime, driver = here.versions()
     return {
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),
         "python": platform.python_version(),
         "implementation": sys.implementation.name,
         "machine": platform.machine(),
         "devices": [device.name for device in al.get_cuda_devices()],
+        "platform": here.name,
         "cuda_runtime": runtime,
         "cuda_driver": driver,
         "packages": {name: metadata.version(name) for name in PACKAGES if _installed(name)},
     }
+
+
+def in_words(about: dict[str, Any]) -> str:
+    """Return when and where something was measured, as a line of a page."""
+    where = ", ".join(about["devices"]) or "no GPU"
+    if about["platform"] not in ("cuda", "host"):
+        where += f" as {about['platform']}"
+    packages = ", ".join(f"{name} {version}" for name, version in about["packages"].items())
+    return f"{about['date']}, {where}, Python {about['python']}, {packages}."
 
 
 def _installed(name: str) -> bool:
@@ -56,15 +79,13 @@ def write(comparisons: Sequence[Comparison], folder: Path, name: str) -> Path:
 
 
 def _page(about: dict[str, Any], comparisons: Sequence[Comparison], name: str) -> str:
-    where = ", ".join(about["devices"]) or "no GPU"
-    packages = ", ".join(f"{name} {version}" for name, version in about["packages"].items())
     head = [
         f"# Costs: {name}",
         "",
         "Written by `python3 dev bench`. Medians of rounds in which all contenders ran in turn, on one machine in one",
         "run; the cost of an empty call is taken off.",
         "",
-        f"{about['date']}, {where}, Python {about['python']}, {packages}.",
+        in_words(about),
         "",
     ]
     return "\n".join(head + [line for comparison in comparisons for line in _section(comparison)])
