@@ -8,7 +8,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 import allotment as al
-from allotment.layers.accounting import account
+from allotment.layers.account import account
 from benchmarks.contenders import FreeList, cupy_pair, direct_pool_pair, imported, pair, torch_pair
 from benchmarks.measurement import Budget, Comparison, Figure, compare
 

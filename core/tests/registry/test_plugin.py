@@ -187,6 +187,9 @@ class OfEitherKind(TwoMethods):
     Options = KindOfMemory
     traits = AllocatorTraits(memory_kind=MemoryKind.CUDA_DEVICE)
 
+    def __init__(self, *, options=None):
+        pass
+
     @classmethod
     def traits_for(cls, options):
         return AllocatorTraits(memory_kind=MemoryKind.CUDA_MANAGED) if options.managed else cls.traits

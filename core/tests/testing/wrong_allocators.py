@@ -698,6 +698,23 @@ class HasOtherTraitsThanItsClass(Plain):
         self.traits = replace(type(self).traits, alignment=256)
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Fixed:
+    size: int = 1
+
+
+@breaks("P1")
+class HasOtherTraitsThanItsClassByDefault(HasOtherTraitsThanItsClass):
+    Options = _Fixed
+
+    def __init__(self, *, device, options=None):
+        super().__init__(device=device)
+
+    @classmethod
+    def traits_for(cls, options):
+        return replace(cls.traits, alignment=256)
+
+
 @dataclass
 class _Changeable:
     size: int = 1
