@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import allotment as al
+from allotment import factories
 
 DTYPES = [
     "?",
@@ -209,3 +210,37 @@ def test_an_array_whose_value_does_not_fit_is_given_back(books):
         al.full(5, 300, "u1", "cuda:0")
     assert kept.value is not None
     assert books().current == 0
+
+
+SHAPES = [0, 3, (), (3,), (2, 3), (2, 0), [2, 3], np.int64(3), (np.int32(2), 3), (True, 2), True, 2.5, "3", None]
+SHAPES += [-1, (2, -1), (-2, -2), 2**45, 2**62, 2**63, 2**70, (2**40, 2**40), (0, 2**63), (2**31, 2**31, 2)]
+
+
+@pytest.mark.parametrize("device", [None, "cpu", "cuda:1", 1, "cuda:9", True, 2.5], ids=repr)
+@pytest.mark.parametrize("dtype", [float, "f4", np.int16, np.dtype("c16"), "O", "S0", "nonsense", {}], ids=repr)
+@pytest.mark.parametrize("pinned", [False, True, 0, 1])
+def test_arrays_and_errors_are_the_same_whether_python_or_c_makes_them(pinned, dtype, device):
+    for shape in SHAPES:
+        for _ in range(2):  # the type and the allocator are remembered from the first
+            usual = _outcome(al.empty, shape, dtype, device, pinned)
+            assert usual == _outcome(factories._any_empty, shape, dtype, device, pinned)
+
+
+def test_the_allocator_of_a_scope_makes_arrays_also_where_one_was_remembered(recording):
+    al.empty(4)
+    allocator = recording()
+    with al.ScopedAllocator("cuda:0", allocator):
+        assert al.empty(4, "f4").allocator is allocator
+    assert al.empty(4, "f4").allocator is not allocator
+    assert [size for _, size in allocator.allocated] == [16]
+
+
+def _outcome(empty, *given):
+    try:
+        array = empty(*given)
+    except Exception as error:  # whatever it is, the other must raise it too
+        return type(error), str(error)
+    assert type(array) is al.Array
+    assert all(type(extent) is int for extent in array.shape)
+    nbytes, kind = array._capacity, array._kind
+    return array.shape, array.dtype, array.device, array.allocator, array.memory_kind, nbytes, kind, array.readonly

@@ -34,7 +34,9 @@ def wheel_files(wheel):
 def source_files(member):
     files = (path for path in (member / "src").rglob("*") if path.is_file() and "__pycache__" not in path.parts)
     # What is compiled, and what of it a checkout made in place, is no source of a wheel.
-    return sorted(path.relative_to(member / "src").as_posix() for path in files if path.suffix not in COMPILED | {".c"})
+    return sorted(
+        path.relative_to(member / "src").as_posix() for path in files if path.suffix not in COMPILED | {".c", ".h"}
+    )
 
 
 COMPILED = {".so", ".pyd"}
@@ -50,14 +52,17 @@ def test_a_wheel_holds_what_lies_under_src_and_nothing_else(member, wheels):
     assert [file for file in files if Path(file).suffix not in COMPILED] == source_files(member)
 
 
-def test_the_wheel_of_core_holds_the_ledger_compiled_or_says_that_it_is_pure(wheels):
+def test_the_wheel_of_core_holds_the_hot_paths_compiled_or_says_that_it_is_pure(wheels):
     wheel = wheels["allotment"]
     files, _ = wheel_files(wheel)
     compiled = [file for file in files if Path(file).suffix in COMPILED]
     if wheel.name.endswith("-py3-none-any.whl"):
         assert not compiled  # no compiler was at hand
     else:
-        assert [Path(file).name.partition(".")[0] for file in compiled] == ["_ledger_native"]
+        assert [file.partition(".")[0] for file in compiled] == [
+            "allotment/_array_memory_native",
+            "allotment/layers/_ledger_native",
+        ]
 
 
 def test_core_can_be_built_without_a_compiler_and_works(environment, tmp_path):

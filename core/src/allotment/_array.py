@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from allotment._foreign_memory import ForeignMemory, report_lost_block
+from allotment import _array_memory
+from allotment._foreign_memory import ForeignMemory
 from allotment._layout import (
     as_integers,
     broadcast_strides,
@@ -17,19 +18,23 @@ from allotment._layout import (
     infer_extent,
     is_contiguous,
 )
+from allotment._twins import preferred
 from allotment.memory_kind import MemoryKind
 from allotment.platform import HOST_LOCATION, StridedMemory
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from allotment._array_memory import ArrayMemory
     from allotment._layout import Index, Shape, ShapeLike
     from allotment.device import Device, DeviceLike
     from allotment.layers.accounting import AccountedAllocator
     from allotment.stream import Stream
+else:
+    ArrayMemory = preferred(_array_memory).ArrayMemory
 
 
-class Array:
+class Array(ArrayMemory):
     """An array in the memory of a device.
 
     Made by the factories (`empty`, `zeros`, `array`, …) and by slicing another array, not directly.
@@ -51,57 +56,7 @@ class Array:
         Whether the memory must not be written: it was shared so by another library.
     """
 
-    __slots__ = (
-        "__weakref__",
-        "_account",
-        "_capacity",
-        "_kind",
-        "_owner",
-        "_strides",
-        "device",
-        "dtype",
-        "ptr",
-        "readonly",
-        "shape",
-    )
-
-    def __init__(
-        self,
-        ptr: int,
-        shape: Shape,
-        dtype: np.dtype[np.generic],
-        device: Device,
-        account: AccountedAllocator | None = None,
-        capacity: int = 0,
-        owner: object = None,
-        strides: Shape | None = None,
-        kind: MemoryKind | None = None,
-        readonly: bool = False,
-    ) -> None:
-        self._account = account
-        self._capacity = capacity
-        self.ptr = ptr
-        self.shape = shape
-        self.dtype = dtype
-        self.device = device
-        self._owner = owner
-        self._strides = strides
-        self._kind = kind
-        self.readonly = readonly
-
-    def __del__(self) -> None:
-        try:
-            account, self._account = self._account, None
-        except AttributeError:  # it was never initialised
-            return
-        if account is not None:
-            try:
-                account.deallocate(self.ptr, self._capacity)
-            except BaseException as error:  # noqa: BLE001 - nothing leaves a finaliser
-                report_lost_block(self.ptr, self._capacity, f"allocator {account.name!r}", error)
-
-    discard = __del__
-    """Give the memory of an array back that nobody uses, though somebody may hold it: the frames of a traceback do."""
+    __slots__ = ("__weakref__",)
 
     def __copy__(self) -> Array:
         return self.copy()
@@ -217,9 +172,7 @@ class Array:
     # Views
 
     def _view(self, ptr: int, shape: Shape, strides: Shape | None, dtype: np.dtype[np.generic] | None = None) -> Array:
-        owner = self._owner if isinstance(self._owner, Array) else self
-        element = self.dtype if dtype is None else dtype
-        return Array(ptr, shape, element, self.device, None, 0, owner, strides, self._kind, self.readonly)
+        return _viewing(self, ptr, shape, strides, self.dtype if dtype is None else dtype)
 
     def __getitem__(self, key: Index) -> Array:
         """Return a view: integers, slices, ``...`` and ``None`` mean what they mean in NumPy."""
@@ -378,6 +331,10 @@ class Array:
         from allotment.interchange import to_dlpack
 
         return to_dlpack(self, stream=stream, max_version=max_version, dl_device=dl_device, copy=copy)
+
+
+_viewing = Array._viewing
+"""Bound once, because looking it up costs as much as the view."""
 
 
 def observe_memory_kind(ptr: int, device: Device) -> MemoryKind:

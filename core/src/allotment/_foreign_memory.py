@@ -40,13 +40,13 @@ class ForeignMemory:
                 report_lost_block(self.ptr, self.nbytes, "its owner", error)
 
 
-def report_lost_block(ptr: int, nbytes: int, owner: str, error: BaseException) -> None:
+def report_lost_block(ptr: int, nbytes: int, owner: str, error: BaseException, stacklevel: int = 3) -> None:
     """Tell the user of a free that failed in a finaliser; an allocator keeps the block on its books."""
     if _process.is_running():
         warnings.warn(
             f"{nbytes:,} bytes at {ptr:#x} could not be given back to {owner} and are lost: "
             f"{type(error).__name__}: {error}",
             FreeFailedWarning,
-            stacklevel=3,
+            stacklevel=stacklevel,
             source=None,
         )

@@ -143,6 +143,9 @@ def index_view(shape: Shape, strides: Shape, key: Index) -> tuple[int, Shape, Sh
     IndexError
         For an index out of range, too many indices, or one that is no integer, slice, ``...`` or ``None``.
     """
+    if type(key) is slice and len(shape) == 1:
+        start, stop, step = key.indices(shape[0])
+        return start * strides[0], (len(range(start, stop, step)),), (step * strides[0],)
     items = key if isinstance(key, tuple) else (key,)
     if len(items) != len(shape) or None in items or Ellipsis in items:
         items = _expand_ellipsis(items, len(shape))

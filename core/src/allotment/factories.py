@@ -6,8 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from allotment import _array_memory
+from allotment._allocator_scopes import allocator_scopes
 from allotment._array import Array
 from allotment._layout import element_type, normalise_shape, size_in_bytes
+from allotment._twins import preferred
 from allotment.device import Device, find_device
 from allotment.selection import allocator_in_force, pinned_allocator
 
@@ -19,8 +22,8 @@ if TYPE_CHECKING:
     from allotment._layout import Shape, ShapeLike
     from allotment.device import DeviceLike
 
-_element_types: dict[Any, np.dtype[np.generic]] = {}
-"""What `element_type` answered, because asking NumPy costs as much as an allocation. Holds types only."""
+_element_types: dict[Any, tuple[np.dtype[np.generic], int]] = {}
+"""What `element_type` answered, and its size, because asking NumPy costs as much as an allocation. Holds types only."""
 
 
 def empty(shape: ShapeLike, dtype: DTypeLike = float, device: DeviceLike = None, pinned: bool = False) -> Array:
@@ -46,27 +49,38 @@ def empty(shape: ShapeLike, dtype: DTypeLike = float, device: DeviceLike = None,
     OutOfMemoryError
         If the memory is not to be had.
     """
-    where = device if type(device) is Device else find_device(device)
+    return _empty(shape, dtype, device, pinned)
+
+
+def _any_empty(shape: ShapeLike, dtype: DTypeLike, device: DeviceLike, pinned: bool) -> Array:
+    where = find_device(device)
     try:
-        element = _element_types[dtype]
+        element, itemsize = _element_types[dtype]
     except (KeyError, TypeError):
-        element = _remember_element_type(dtype)
+        element, itemsize = _remember_element_type(dtype)
     extents: Shape
     if type(shape) is int and shape >= 0:
-        extents, nbytes = (shape,), shape * element.itemsize
+        extents, nbytes = (shape,), shape * itemsize
     else:
         extents = normalise_shape(shape)
-        nbytes = size_in_bytes(extents, element.itemsize)
+        nbytes = size_in_bytes(extents, itemsize)
     account = pinned_allocator(_host(where)) if pinned else allocator_in_force(where)
     ptr = account.allocate(nbytes)
     return Array(ptr, extents, element, where, account, nbytes, None, None, account.memory_kind)
 
 
-def _remember_element_type(dtype: Any) -> np.dtype[np.generic]:
+_empty: Callable[..., Array] = _any_empty
+"""What makes an empty array: in C where that was compiled, which leaves all that is unusual to Python."""
+if hasattr(memory := preferred(_array_memory), "usual_empty"):
+    _empty = memory.usual_empty(Array, Device, find_device, _element_types, allocator_scopes.variable, _any_empty)
+
+
+def _remember_element_type(dtype: Any) -> tuple[np.dtype[np.generic], int]:
     element = element_type(dtype)
+    answer = element, element.itemsize
     if isinstance(dtype, str | type | np.dtype) and len(_element_types) < _MANY_TYPES:
-        _element_types[dtype] = element
-    return element
+        _element_types[dtype] = answer
+    return answer
 
 
 _MANY_TYPES = 256

@@ -1,4 +1,4 @@
-"""Graphs when a process ends or forks, each case in a Python of its own, with either twin of the ledger."""
+"""Graphs when a process ends or forks, each case in a Python of its own, with either twins of the hot paths."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ PRELUDE = """
 import atexit, gc, os, sys
 TWIN = os.environ["TWIN"]
 if TWIN == "python":
-    sys.modules["allotment.layers._ledger_native"] = None
+    sys.modules["allotment.layers._ledger_native"] = sys.modules["allotment._array_memory_native"] = None
 late = []
 import allotment as al
 from allotment.layers.ledger import IS_COMPILED

@@ -4,9 +4,7 @@
  * built on it (see accounting.py): what a request of an odd size means, what a failure becomes, what to say of a bad
  * pointer. Between two calls into Python nothing here gives up the interpreter lock, so no lock of its own is needed.
  */
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
-#include <structmember.h>
+#include "../_native.h"
 
 typedef struct {
     PyObject_HEAD
@@ -38,25 +36,6 @@ raise_by(Ledger *self, PyObject *method, PyObject *const *arguments, size_t coun
         PyErr_Format(PyExc_SystemError, "%U did not raise", method);
     }
     return NULL;
-}
-
-/* Take the exception that is set, as an object with its traceback. */
-static PyObject *
-take_exception(void)
-{
-#if PY_VERSION_HEX >= 0x030C0000
-    return PyErr_GetRaisedException();
-#else
-    PyObject *type, *value, *traceback;
-    PyErr_Fetch(&type, &value, &traceback);
-    PyErr_NormalizeException(&type, &value, &traceback);
-    if (traceback != NULL) {
-        PyException_SetTraceback(value, traceback);
-    }
-    Py_XDECREF(type);
-    Py_XDECREF(traceback);
-    return value;
-#endif
 }
 
 /* Whether a size is a plain int from 1 to the largest that can be had, and which. */
@@ -408,15 +387,6 @@ static PyType_Spec ledger_spec = {
     "allotment.layers._ledger_native.Ledger", sizeof(Ledger), 0, LEDGER_FLAGS, ledger_slots};
 static PyType_Spec stream_ledger_spec = {
     "allotment.layers._ledger_native.StreamLedger", sizeof(Ledger), 0, LEDGER_FLAGS, stream_ledger_slots};
-
-static int
-intern(PyObject **name, const char *text)
-{
-    if (*name == NULL) {
-        *name = PyUnicode_InternFromString(text);
-    }
-    return *name == NULL ? -1 : 0;
-}
 
 static int
 module_exec(PyObject *module)
