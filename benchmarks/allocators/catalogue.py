@@ -26,21 +26,21 @@ CAPS = (1.0, 1.1, 1.5, 2.0)
 """What a contender may hold, as multiples of what is live at most."""
 
 GROUPS = {
+    "trace": "Recorded from PyTorch",
+    "minimalloc": "MiniMalloc's problems in the order of time, sizes × 64",
     "churn": "One size allocated and freed at once",
     "pairs": "256 B allocated and freed at once, beside many live blocks",
-    "live": "5000 blocks of 4 B to 1 KiB, freed in an order",
-    "mix": "Random sizes and life times, after RMM's benchmark",
     "streams": "Four streams in turn",
-    "threads": "Freed by another thread: sets passed on after larson, and 1 MiB blocks handed over",
     "growth": "k × 64 MiB for k up to 200, one at a time or each beside the one before",
+    "mix": "Random sizes and life times, after RMM's benchmark",
+    "pressure": "The random mix up to 64 MiB, held to a multiple of its peak",
+    "threads": "Freed by another thread: sets passed on after larson, and 1 MiB blocks handed over",
+    "live": "5000 blocks of 4 B to 1 KiB, freed in an order",
     "contexts": "Key/value buffers of growing contexts, 8 GiB to 32 GiB",
     "training": "Training a GPT-2 small, batch sizes 8, 16 and 7 (synthetic)",
     "serving": "Requests of log-normal length that arrive at random",
-    "pressure": "The random mix up to 64 MiB, held to a multiple of its peak",
-    "trace": "Recorded from PyTorch",
-    "minimalloc": "MiniMalloc's problems in the order of time, sizes × 64",
 }
-"""What each group of workloads does."""
+"""What each group of workloads does, in the order in which they are run: what budgets are about comes first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +103,8 @@ def entries() -> dict[str, Entry]:
         *(_events(f"trace/{name}", partial(_recorded, name), 2, quick=name != "gpt2_serve") for name in RECORDED),
         *(_problem(letter) for letter in minimalloc.PROBLEMS),
     ]
-    return {entry.name: entry for entry in found}
+    order = list(GROUPS)
+    return {entry.name: entry for entry in sorted(found, key=lambda entry: order.index(entry.group))}
 
 
 CHURN = {"8 B": 8, "256 B": 256, "4 KiB": 4 * KIB, "64 KiB": 64 * KIB} | {

@@ -19,6 +19,8 @@ class Outcome(Enum):
     """It was begun and did not end well."""
     NOT_THERE = "not there"
     """The contender cannot run here."""
+    NOT_BEGUN = "not begun"
+    """The time for the suite was over."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -111,7 +111,8 @@ def _place(contender: str) -> int:
 
 
 def _unmeasured(results: Results) -> Iterator[str]:
-    for outcome, title in ((Outcome.FAILED, "Failed"), (Outcome.NOT_THERE, "Not measured")):
+    titles = {Outcome.FAILED: "Failed", Outcome.NOT_THERE: "Not measured", Outcome.NOT_BEGUN: "Not begun"}
+    for outcome, title in titles.items():
         cells = results.of(outcome)
         if cells:
             yield from (f"## {title}", "")

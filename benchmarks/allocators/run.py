@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import inf
+from time import monotonic
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -22,7 +24,9 @@ if TYPE_CHECKING:
     from benchmarks.allocators.trial import Effort
 
 
-def run(contenders: Sequence[Contender], workloads: Sequence[Entry], effort: Effort) -> Results:
+def run(
+    contenders: Sequence[Contender], workloads: Sequence[Entry], effort: Effort, seconds: float | None = None
+) -> Results:
     """Run all trials, with a bar of progress on standard error.
 
     Parameters
@@ -31,7 +35,10 @@ def run(contenders: Sequence[Contender], workloads: Sequence[Entry], effort: Eff
         What is compared, and at what. Peers are left out, with the reason, where Allotment's platform is not CUDA.
     effort
         How long a trial may take.
+    seconds
+        After this time no trial is begun.
     """
+    deadline = monotonic() + (seconds or inf)
     there = [entry for entry in workloads if not entry.reason]
     trials = [
         Trial(contender=contender, workload=entry.name, effort=effort)
@@ -45,14 +52,16 @@ def run(contenders: Sequence[Contender], workloads: Sequence[Entry], effort: Eff
     # All of them at once: they import and prepare beside each other, and are idle from then on.
     processes = {name: FamilyProcess(family, names) for name, family in families.items()}
     try:
-        cells = _run(trials, processes, missing)
+        cells = _run(trials, processes, missing, deadline)
     finally:
         for process in processes.values():
             process.close()
     return Results(tuple(cells))
 
 
-def _run(trials: Sequence[Trial], processes: dict[str, FamilyProcess], missing: dict[str, str]) -> list[Cell]:
+def _run(
+    trials: Sequence[Trial], processes: dict[str, FamilyProcess], missing: dict[str, str], deadline: float
+) -> list[Cell]:
     cells = [
         Cell(contender=name, workload="", outcome=Outcome.NOT_THERE, reason=reason) for name, reason in missing.items()
     ]
@@ -64,7 +73,9 @@ def _run(trials: Sequence[Trial], processes: dict[str, FamilyProcess], missing: 
         for trial in trials:
             name = trial.contender.name
             progress.update(task, description=f"{trial.workload}: {name}")
-            if name not in missing:
+            if monotonic() > deadline:
+                cells.append(trial.ended(Outcome.NOT_BEGUN, "the time for the suite was over"))
+            elif name not in missing:
                 cell = processes[trial.contender.family.name].run(trial)
                 if cell.outcome is Outcome.NOT_THERE:
                     missing[name] = cell.reason

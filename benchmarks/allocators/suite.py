@@ -41,6 +41,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="only these ('churn', 'trace/gpt2*'); repeatable",
     )
     options.add_argument("--quick", action="store_true", help="fewer workloads, one warm pass")
+    options.add_argument("--seconds", type=float, metavar="N", help="begin no trial after that, and write the page")
     options.add_argument("--minimalloc", type=Path, metavar="DIR", help="folder with A.1048576.csv to K.1048576.csv")
 
 
@@ -53,6 +54,7 @@ def measure(arguments: Namespace) -> Path:
         contenders.select(arguments.contender),
         catalogue.select(arguments.workload, quick=arguments.quick),
         QUICK if arguments.quick else Effort(),
+        arguments.seconds,
     )
     return write(results, arguments.out)
 

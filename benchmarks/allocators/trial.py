@@ -33,7 +33,7 @@ class Effort:
     """
 
     warm_passes: int = 5
-    seconds: float = 4.0
+    seconds: float = 1.0
     timeout: float = 45.0
 
 

@@ -27,6 +27,7 @@ SUITES = {
     "plugins/mempool": "allocator `mempool`: conformance kit and its own tests",
     "plugins/managed": "allocator `managed`: conformance kit and its own tests",
     "plugins/pinned": "allocator `pinned`: conformance kit and its own tests",
+    "plugins/caching": "allocator `caching`: conformance kit and its own tests",
     "tests": "the code blocks of the guides",
 }
 """Where a test lies, and what that proves; the first that fits counts."""

@@ -66,13 +66,14 @@ class TestReuse:
         assert bench.allocate(4 * MIB) == parts[0]
         assert bench.reserved == 4 * MIB
 
-    def test_the_smallest_block_that_fits_is_taken(self, bench: Bench) -> None:
-        sizes = (8 * MIB, MIB, 4 * MIB, MIB)
-        large, _, small, _ = (bench.allocate(size) for size in sizes)
-        bench.free(large, 8 * MIB)
-        bench.free(small, 4 * MIB)
+    def test_the_lowest_block_that_fits_is_taken(self, bench: Bench) -> None:
+        sizes = (MIB, 100_000, 8 * MIB, 100_000, 4 * MIB, 100_000)
+        blocks = [bench.allocate(size) for size in sizes]
+        for index in (0, 2, 4):
+            bench.free(blocks[index], sizes[index])
 
-        assert bench.allocate(3 * MIB) == small
+        assert bench.allocate(3 * MIB) == blocks[2]
+        assert bench.allocate(1000) == blocks[0]
 
     def test_memory_of_another_stream_is_not_taken_while_that_stream_works(self, bench: Bench) -> None:
         bench.supply.hold(1)

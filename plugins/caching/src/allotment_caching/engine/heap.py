@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from allotment_caching.engine.block import Block, State
@@ -11,6 +12,10 @@ from allotment_caching.engine.supply import PAST
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+
+ORDERS = 65
+"""How many bit lengths a size can have."""
 
 
 @dataclass(slots=True)
@@ -59,7 +64,7 @@ class Heap:
 
     A block that was freed is reused by the same stream at once, because the stream's own order keeps later work behind
     earlier work. Freed blocks are kept as they are for requests of just their size; when none fits, all of them are
-    joined with their free neighbours, and the smallest free block that is large enough is split.
+    joined with their free neighbours, and the lowest free block that is large enough is split.
 
     Parameters
     ----------
@@ -85,7 +90,8 @@ class Heap:
         self.mark, self.marked = PAST, 0
         """A mark on the stream, and the count of frees when it was set."""
         self._recent: dict[int, list[Block]] = {}
-        self._free: list[tuple[int, int, Block]] = []
+        self._free: list[list[tuple[int, Block]]] = [[] for _ in range(ORDERS)]
+        """Free blocks by address, those with sizes of one bit length together."""
         self._holes: dict[int, Block] = {}
         self._starts: list[int] = []
 
@@ -97,11 +103,19 @@ class Heap:
         return blocks.pop() if blocks else None
 
     def take_fitting(self, nbytes: int) -> Block | None:
-        """Return the smallest free block that is large enough, of ``nbytes``; the lowest of equal ones."""
-        index = bisect_left(self._free, (nbytes,))
-        if index == len(self._free):
+        """Return ``nbytes`` of the free block at the lowest address that is large enough.
+
+        Blocks of one binary order of magnitude stand together by address: those of the request's own are looked
+        through, of larger ones the first will do.
+        """
+        order = nbytes.bit_length()
+        fitting = next(((start, block) for start, block in self._free[order] if block.nbytes >= nbytes), None)
+        firsts = [blocks[0] for blocks in self._free[order + 1 :] if blocks]
+        found = min(([fitting] if fitting else []) + firsts, default=None, key=itemgetter(0))
+        if found is None:
             return None
-        block = self._free.pop(index)[2]
+        block = found[1]
+        self._remove(block)
         block.state = State.USED
         self.cut(block, nbytes, State.FREE)
         return block
@@ -197,7 +211,7 @@ class Heap:
     @property
     def is_empty(self) -> bool:
         """Whether nothing is handed out, pending, mapped or waiting."""
-        has_memory = self.chunks or self.leaving or self._recent or self._free
+        has_memory = self.chunks or self.leaving or self._recent or any(self._free)
         return not (self.used or self.stale or has_memory)
 
     def holes(self) -> list[Block]:
@@ -207,7 +221,7 @@ class Heap:
     @property
     def largest_free(self) -> int:
         """The bytes of the largest free block; those freed lately must have been joined."""
-        return self._free[-1][0] if self._free else 0
+        return max((block.nbytes for block in self._free_blocks()), default=0)
 
     # What is mapped
 
@@ -220,7 +234,7 @@ class Heap:
         """Return what is mapped inside free blocks whose frees, up to a count, are past."""
         return [
             Chunk(self.chunks[start][0], self, start)
-            for _, _, block in self._free
+            for block in self._free_blocks()
             if block.serial <= past
             for start in self._chunks_inside(block)
         ]
@@ -228,7 +242,7 @@ class Heap:
     def take_chunks(self, starts: set[int]) -> dict[int, tuple[Block, int]]:
         """Take chunks out of free blocks; return the addresses they leave and their handles, by start."""
         taken = {}
-        for block in [block for _, _, block in self._free]:
+        for block in list(self._free_blocks()):
             rest = block
             for start in [start for start in self._chunks_inside(block) if start in starts]:
                 nbytes, handle = self.chunks.pop(start)
@@ -249,15 +263,19 @@ class Heap:
 
     # How it is done
 
+    def _free_blocks(self) -> Iterator[Block]:
+        return (block for blocks in self._free for _, block in blocks)
+
     def _add(self, block: Block) -> None:
         if block.state is State.FREE:
-            insort(self._free, (block.nbytes, block.start, block))
+            insort(self._free[block.nbytes.bit_length()], (block.start, block))
         else:
             self._holes[block.start] = block
 
     def _remove(self, block: Block) -> None:
         if block.state is State.FREE:
-            del self._free[bisect_left(self._free, (block.nbytes, block.start))]
+            blocks = self._free[block.nbytes.bit_length()]
+            del blocks[bisect_left(blocks, (block.start,))]
         else:
             del self._holes[block.start]
 

@@ -1,6 +1,8 @@
 // The addresses of one stream: which blocks are free, and where memory is behind them. The twin of engine/heap.py.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <map>
 #include <memory>
 #include <set>
@@ -111,10 +113,19 @@ class Heap {
     }
 
     Block *take_fitting(std::uint64_t nbytes) {
-        auto found = free_.lower_bound({nbytes, 0});
-        if (found == free_.end()) return nullptr;
-        Block *block = found->second;
-        free_.erase(found);
+        int order = bit_length(nbytes);
+        Block *block = nullptr;
+        for (auto &entry : free_[order]) {
+            if (entry.second->nbytes < nbytes) continue;
+            block = entry.second;
+            break;
+        }
+        for (std::uint64_t larger = orders_ & (~std::uint64_t{0} << 1 << order); larger != 0; larger &= larger - 1) {
+            Block *first = free_[lowest_bit(larger)].begin()->second;
+            if (block == nullptr || first->start < block->start) block = first;
+        }
+        if (block == nullptr) return nullptr;
+        remove(block);
         block->state = State::USED;
         cut(block, nbytes, State::FREE);
         return block;
@@ -229,10 +240,16 @@ class Heap {
     }
 
     bool is_empty() const {
-        return used == 0 && stale == 0 && chunks.empty() && leaving.empty() && recent_count_ == 0 && free_.empty();
+        return used == 0 && stale == 0 && chunks.empty() && leaving.empty() && recent_count_ == 0 && orders_ == 0;
     }
     const std::map<Address, Block *> &holes() const { return holes_; }
-    std::uint64_t largest_free() const { return free_.empty() ? 0 : free_.rbegin()->first.first; }
+    std::uint64_t largest_free() const {
+        std::uint64_t largest = 0;
+        for (auto &blocks : free_) {
+            for (auto &entry : blocks) largest = std::max(largest, entry.second->nbytes);
+        }
+        return largest;
+    }
     void drop(Block *block) { store_.drop(block); }
 
     // What is mapped
@@ -240,8 +257,7 @@ class Heap {
     void add_chunk(Address start, std::uint64_t nbytes, Handle handle) { chunks[start] = {nbytes, handle}; }
 
     void idle_chunks(std::uint64_t past, std::vector<Chunk> &found) {
-        for (auto &entry : free_) {
-            Block *block = entry.second;
+        for (Block *block : free_blocks()) {
             if (block->serial > past) continue;
             for (auto chunk = chunks.lower_bound(block->start); chunk != chunks.end(); ++chunk) {
                 if (chunk->first + chunk->second.first > block->end()) break;
@@ -258,9 +274,7 @@ class Heap {
 
     void take_chunks(const std::unordered_set<Address> &starts, std::vector<Taken> &taken) {
         if (starts.empty()) return;
-        std::vector<Block *> blocks;
-        for (auto &entry : free_) blocks.push_back(entry.second);
-        for (Block *block : blocks) {
+        for (Block *block : free_blocks()) {
             Address end = block->end();
             Block *rest = block;
             auto chunk = chunks.lower_bound(block->start);
@@ -281,9 +295,26 @@ class Heap {
     }
 
   private:
+    static int bit_length(std::uint64_t nbytes) {
+        int length = 0;
+        for (; nbytes != 0; nbytes >>= 1) ++length;
+        return length;
+    }
+    static int lowest_bit(std::uint64_t bits) { return bit_length(bits & (~bits + 1)) - 1; }
+
+    std::vector<Block *> free_blocks() const {
+        std::vector<Block *> found;
+        for (auto &blocks : free_) {
+            for (auto &entry : blocks) found.push_back(entry.second);
+        }
+        return found;
+    }
+
     void add(Block *block) {
         if (block->state == State::FREE) {
-            free_.emplace(std::make_pair(block->nbytes, block->start), block);
+            int order = bit_length(block->nbytes);
+            free_[order][block->start] = block;
+            orders_ |= std::uint64_t{1} << order;
         } else {
             holes_[block->start] = block;
         }
@@ -291,7 +322,9 @@ class Heap {
 
     void remove(Block *block) {
         if (block->state == State::FREE) {
-            free_.erase({block->nbytes, block->start});
+            int order = bit_length(block->nbytes);
+            free_[order].erase(block->start);
+            if (free_[order].empty()) orders_ &= ~(std::uint64_t{1} << order);
         } else {
             holes_.erase(block->start);
         }
@@ -323,7 +356,9 @@ class Heap {
     std::unordered_map<std::uint64_t, Block *> large_;
     std::vector<std::uint64_t> recent_sizes_;  // those that a block was kept of since they were last joined
     std::uint64_t recent_count_ = 0;
-    std::map<std::pair<std::uint64_t, Address>, Block *> free_;
+    // Free blocks by address, those with sizes of one bit length together, and a bit for each length that there is.
+    std::array<std::map<Address, Block *>, 64> free_;
+    std::uint64_t orders_ = 0;
     std::map<Address, Block *> holes_;
 };
 
