@@ -6,11 +6,11 @@ import argparse
 import sys
 from pathlib import Path
 
-from benchmarks import access, caching, foundation, report, two_gpus
+from benchmarks import access, caching, foundation, layers, report, two_gpus
 from benchmarks.allocators import suite as allocators
 
 HERE = Path(__file__).parent
-SUITES = {"foundation": foundation, "access": access, "caching": caching, "grants": two_gpus}
+SUITES = {"foundation": foundation, "access": access, "caching": caching, "layers": layers, "grants": two_gpus}
 """What is compared within this process, by the name of the page that tells it."""
 ALLOCATORS = "allocators"
 """The suite that runs a process for each figure."""

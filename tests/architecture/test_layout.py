@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 
 LAYERS = (
-    {"_layout", "_names", "_process", "_scope", "_version", "allocator", "dtypes", "errors", "memory_kind", "units"},
+    {"_names", "_process", "_scope", "_twins", "_version", "units"},
+    {"_layout", "allocator", "dtypes", "errors", "memory_kind"},
     {"configuration"},
     {"platform"},
     {"_allocator_scopes", "_captures", "_grants", "_graph_blocks", "device", "grants", "stream"},
@@ -29,7 +30,7 @@ LAYERS = (
     {"registry"},
     {"layers"},
     {"selection", "pools"},
-    {"_array", "_dlpack", "_foreign_memory", "copying", "factories", "foreign", "interchange", "ipc"},
+    {"_array", "_array_memory", "_dlpack", "_foreign_memory", "copying", "factories", "foreign", "interchange", "ipc"},
     {"access"},
     {"launching", "capture"},
     {"memory_use", "report", "session", "statistics", "trace"},

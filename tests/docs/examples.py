@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import doctest
 import gc
+import importlib
 import os
 import re
 import runpy
@@ -84,6 +85,7 @@ def write_file(text):
 def install(project):
     """Write the metadata by which a plugin's project in the working folder is found, as if the process began now."""
     registry.reset()
+    importlib.invalidate_caches()
     folder = Path(f"src/{project['name'].replace('-', '_')}-{project['version']}.dist-info")
     folder.mkdir(parents=True)
     facts = [f"Name: {project['name']}", f"Version: {project['version']}"]

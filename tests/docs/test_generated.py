@@ -77,6 +77,17 @@ def test_the_options_of_a_plugin_are_those_of_its_dataclass_here_and_in_its_read
     assert re.findall(r"^\| `(\w+)`", part("options", name), re.MULTILINE) == options
 
 
+def test_the_options_of_every_layer_of_core_are_listed(part):
+    text = part("layer-tables")
+
+    for name in ("fallback", "ladder", "limit"):
+        assert f"### `{name}`\n" in text
+    assert re.findall(r"^\| `(\w+)`", text.partition("### `limit`")[2].partition("###")[0], re.MULTILINE) == [
+        "amount",
+        "shared",
+    ]
+
+
 def test_pages_of_outcomes_are_listed_or_said_to_be_missing(part, tmp_path):
     (tmp_path / "index.md").write_text("# Index")
     assert part("outcomes", str(tmp_path)).startswith("No run")

@@ -99,11 +99,11 @@ class GraphBlocks:
 
     Parameters
     ----------
-    on_empty
-        Called when the last block is gone.
+    settle
+        Lets the allocator's calls go as its graphs want it; called when the last block is gone.
     """
 
-    on_empty: Callable[[], object]
+    settle: Callable[[], object]
     _lock: Any = field(default_factory=RLock)  # reentrant: dropping a graph drops arrays
     _blocks: dict[int, GraphBlock] = field(default_factory=dict)
 
@@ -126,7 +126,7 @@ class GraphBlocks:
                 del self._blocks[block.ptr]
             if self._blocks:
                 return
-        self.on_empty()
+        self.settle()
 
     def drop_array(self, block: GraphBlock) -> None:
         """Free the block of an array that is gone, unless a graph owns it."""

@@ -255,23 +255,27 @@ def _settle_host_end(end: Array, stream: Stream, *, is_written: bool) -> None:
         stream.synchronize()
 
 
+_FOR_ALL = (MemoryKind.CUDA_MANAGED, MemoryKind.PINNED)
+"""The kinds that every device reaches, and that are no peer's own. Page-locked memory can stand in for a device's."""
+
+
 def _copy_between_devices(dest: Array, src: Array) -> None:
     """Copy in order with the streams in force on both devices, so that either end may be freed afterwards.
 
-    A stream copies managed memory to and from the memory of its own device, and two devices' memory as peers.
+    A stream copies memory that is no device's own to and from that of its device, and two devices' memory as peers.
     """
     captures = dest.device.captures
     for end in (dest, src):
         if (capture := captures.covering(stream_in_force(end.device))) is not None:
             _capture_copy_between_devices(capture, dest, src)
             return
-    is_managed = MemoryKind.CUDA_MANAGED in (dest.memory_kind, src.memory_kind)
+    is_for_all = dest.memory_kind in _FOR_ALL or src.memory_kind in _FOR_ALL
     worker, other = dest.device, src.device
-    if dest.memory_kind is MemoryKind.CUDA_MANAGED:
+    if dest.memory_kind in _FOR_ALL:
         worker, other = other, worker
     stream, other_stream = _stream_for_work(worker), _stream_for_work(other)
     stream.wait_for(other_stream)
-    if is_managed:
+    if is_for_all:
         worker.platform.copy(dest.ptr, src.ptr, dest.nbytes, stream.handle, worker.ordinal)
     else:
         worker.platform.copy_peer(

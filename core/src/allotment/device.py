@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from allotment.layers.accounting import AccountedAllocator
+    from allotment.layers.limit import Budget
     from allotment.platform import DeviceProperties, MemoryInfo, Platform
     from allotment.stream import Stream
 
@@ -286,6 +287,8 @@ class DeviceRegistry:
         """Who was given access to whose memory."""
         self.shared_allocators: dict[object, object] = {}
         """Allocators that serve all devices, by name and options; see `allotment.selection`."""
+        self.budgets: dict[object, Budget] = {}
+        """What accounts with a limit have handed out together, by device or name; see `allotment.layers.limit`."""
         configuration.current().seal("enable_mempools_at_init")
         _process.on_shutdown(self._retire_at_shutdown)
         if self.cuda:

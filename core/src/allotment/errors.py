@@ -88,11 +88,13 @@ class OutOfMemoryError(AllotmentError, MemoryError):
         The limit in force in bytes, ``None`` if there is none.
     device, allocator
         The names of both.
+    tried
+        What was done to get memory all the same, in order; ``None`` if nothing was.
     hint
         What to do, where there is something particular to say.
     """
 
-    fields = ("requested", "in_use", "reserved", "free", "total", "limit", "device", "allocator", "hint")
+    fields = ("requested", "in_use", "reserved", "free", "total", "limit", "device", "allocator", "tried", "hint")
     requested: int
     in_use: int
     reserved: int | None
@@ -101,6 +103,7 @@ class OutOfMemoryError(AllotmentError, MemoryError):
     limit: int | None
     device: str
     allocator: str
+    tried: tuple[str, ...] | None
     hint: str | None
 
     def describe(self) -> str:
@@ -115,6 +118,7 @@ class OutOfMemoryError(AllotmentError, MemoryError):
             f"out of memory: {amount(self.requested)} asked of allocator {self.allocator!r} on {self.device!r}. "
             f"In use {amount(self.in_use)}, reserved {amount(self.reserved)}, device free {amount(self.free)} "
             f"of {amount(self.total)}, limit {amount(self.limit, 'none')}. "
+            + (f"Tried in vain: {listed(self.tried)}. " if self.tried else "")
             + (self.hint or "Free arrays that are no longer needed, trim the allocators, or ask for less.")
         )
 

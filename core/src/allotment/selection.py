@@ -14,18 +14,24 @@ from allotment import configuration
 from allotment import registry as registries
 from allotment._allocator_scopes import AllocatorScope, allocator_scopes, is_pooling
 from allotment._grants import grants_of
-from allotment.allocator import Allocator, SupportsPeers, SupportsPool
+from allotment.allocator import Allocator, SupportsClose, SupportsPeers, SupportsPool
 from allotment.configuration import BUILT_IN
 from allotment.device import Device, device_registry, find_device
 from allotment.errors import PluginUnavailableError, UnknownAllocatorError, UnsupportedError
-from allotment.layers.accounting import AccountedAllocator, account
+from allotment.layers.account import account
+from allotment.layers.accounting import AccountedAllocator
+from allotment.layers.stack import build_layers, read_layers
 from allotment.memory_kind import MemoryKind
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
     from types import TracebackType
 
     from allotment.device import DeviceLike
+    from allotment.layers.stack import LayerRequest
     from allotment.registry import Plugin
+
+    LayersLike: TypeAlias = Sequence[str | Mapping[str, Any]] | None
 
 AllocatorLike: TypeAlias = Allocator | AccountedAllocator | str | None
 """What names an allocator: an object with the two methods, a name, or ``None`` for the built-in one."""
@@ -107,7 +113,7 @@ def _first_installed(name: str, device: Device) -> AccountedAllocator:
 # Objects with accounts
 
 
-def named_allocator(name: str, device: Device, **given: Any) -> AccountedAllocator:
+def named_allocator(name: str, device: Device, layers: LayersLike = None, **given: Any) -> AccountedAllocator:
     """Return the allocator of a name for a device, made now unless one with the same options exists.
 
     Parameters
@@ -116,6 +122,8 @@ def named_allocator(name: str, device: Device, **given: Any) -> AccountedAllocat
         The name, or ``distribution:name``.
     device
         The device.
+    layers
+        The layers before it; the configured ones if not given.
     **given
         Options that are stronger than configured ones.
 
@@ -124,23 +132,60 @@ def named_allocator(name: str, device: Device, **given: Any) -> AccountedAllocat
     PluginError
         If there is no such allocator, it cannot be loaded, or it is not available on the device.
     ConfigError
-        If an option is wrong.
+        If an option or a layer is wrong.
     """
     plugin = registries.current().get(name)
     options = configuration.current().options_for(plugin.name, plugin.options_type, **given)
-    key = (plugin.record.key, options)
+    requests = layers_before(device, layers)
+    key = (plugin.record.key, options, requests)
     with _lock:
         if found := device.named_accounts.get(key):
             return found
         if device.is_cuda and not plugin.traits_for(options).capturable:
             device.captures.refuse_allocator(plugin.name, device)
         _require_available(plugin, device)
-        made = account(device.captures.relaxed(_instance, plugin, options, device), device, plugin.name)
+        made: AccountedAllocator = device.captures.relaxed(_make, plugin, options, requests, device)
         if isinstance(made.allocator, SupportsPool) and device.is_cuda:
             grants_of(device).adopt_pool(device, made.allocator.pool_handle)
         _let_follow_peers(made)
         device.named_accounts[key] = device.accounts[key] = made
         return made
+
+
+def layers_before(device: Device, given: LayersLike = None) -> tuple[LayerRequest, ...]:
+    """Return what stands before the allocators of a device: the layers that a call gives, or the configured ones.
+
+    General configuration is about CUDA devices, as that of allocators is.
+
+    Raises
+    ------
+    ConfigError
+        If a layer, an option or the order is wrong.
+    """
+    setting = configuration.current().layers_for(device.alias, given)
+    is_about_others = given is None and device.is_cpu and not setting.key.startswith("devices.")
+    return () if is_about_others else read_layers(setting)
+
+
+def _make(plugin: Plugin, options: object, requests: tuple[LayerRequest, ...], device: Device) -> AccountedAllocator:
+    layers = build_layers(requests, device, stand_in)
+    allocator = _instance(plugin, options, device)
+    try:
+        return account(allocator, device, plugin.name, layers=layers)
+    except BaseException:  # a layer refuses it
+        if plugin.traits_for(options).device_bound and isinstance(allocator, SupportsClose):
+            allocator.close()
+        raise
+
+
+def stand_in(name: str, device: Device) -> AccountedAllocator:
+    """Return the allocator of a name, without layers, that can give memory for arrays of a device.
+
+    Page-locked memory is the host's, and every CUDA device reaches it.
+    """
+    plugin = registries.current().get(name)
+    is_pinned = plugin.traits.memory_kind is MemoryKind.PINNED
+    return named_allocator(name, device.registry.cpu if is_pinned else device, layers=())
 
 
 def _require_available(plugin: Plugin, device: Device) -> None:
@@ -190,7 +235,9 @@ def account_of(allocator: Allocator | AccountedAllocator, device: Device) -> Acc
             return found
         registries.check_instance(allocator)
         name = getattr(allocator, "name", None)
-        made = account(allocator, device, name if isinstance(name, str) else type(allocator).__name__, allocator)
+        layers = build_layers(layers_before(device), device, stand_in)
+        label = name if isinstance(name, str) else type(allocator).__name__
+        made = account(allocator, device, label, allocator, layers)
         _require_kind_of_device(made)
         _let_follow_peers(made)
         device.accounts[id(allocator)] = made
@@ -203,9 +250,9 @@ def _let_follow_peers(made: AccountedAllocator) -> None:
 
 
 def _require_kind_of_device(made: AccountedAllocator) -> None:
-    if made.memory_kind is not MemoryKind.UNKNOWN and made.memory_kind.on_host != made.device.is_cpu:
+    if made.declared_kind is not MemoryKind.UNKNOWN and made.declared_kind.on_host != made.device.is_cpu:
         raise UnsupportedError(
-            f"allocator {made.name!r} hands out {made.memory_kind.name} memory and cannot serve {made.device.alias!r}"
+            f"allocator {made.name!r} hands out {made.declared_kind.name} memory and cannot serve {made.device.alias!r}"
         )
 
 
@@ -221,7 +268,9 @@ def _resolve(allocator: AllocatorLike, device: Device) -> AccountedAllocator | N
 # What users call
 
 
-def get_allocator(name: str | None = None, device: DeviceLike = None, **options: Any) -> AccountedAllocator:
+def get_allocator(
+    name: str | None = None, device: DeviceLike = None, *, layers: LayersLike = None, **options: Any
+) -> AccountedAllocator:
     """Return an allocator by name, to call directly or to look at.
 
     Parameters
@@ -230,18 +279,21 @@ def get_allocator(name: str | None = None, device: DeviceLike = None, **options:
         The name, or ``distribution:name``; the allocator in force on the device if not given.
     device
         The device it is to serve; the default device if not given.
+    layers
+        The layers before it, the nearest to the user first, each a name or a dictionary of a name with what is said
+        about it: ``["ladder", {"limit": "2 GiB"}]``. The configured ones if not given.
     **options
-        Its options. The same name with the same options gives the same object.
+        Its options. The same name with the same options and layers gives the same object.
 
     Raises
     ------
     PluginError
         If there is no such allocator, it cannot be loaded, or it is not available on the device.
     ConfigError
-        If an option is wrong.
+        If an option or a layer is wrong.
     """
     found = find_device(device)
-    return named_allocator(name, found, **options) if name is not None else allocator_in_force(found)
+    return named_allocator(name, found, layers, **options) if name is not None else allocator_in_force(found)
 
 
 def set_device_allocator(device: DeviceLike, allocator: AllocatorLike) -> None:

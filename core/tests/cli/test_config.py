@@ -110,3 +110,29 @@ def test_the_precedence_is_in_the_document(run_json):
         "user file",
         "default",
     ]
+
+
+def test_layers_are_told_as_they_were_said_and_as_they_were_understood(run, run_json, project):
+    project('layers = ["ladder", { limit = "2 GiB" }]\n[devices."cuda:1"]\nlayers = []\n')
+    environment = {"ALLOTMENT_PLATFORM": "sim:2xh200"}
+    document = run_json("config", "show", **environment)
+
+    assert setting(document, "layers")["value"] == ["ladder", {"limit": "2 GiB"}]
+    assert outcome(document, "layers of cuda:0") == {
+        "setting": "layers of cuda:0",
+        "asked": '["ladder", {"limit": "2 GiB"}]',
+        "got": "ladder, limit (amount = 2 GiB)",
+        "error": None,
+    }
+    assert not [each for each in document["outcomes"] if each["setting"] in ("layers of cuda:1", "layers of cpu")]
+    assert '["ladder", {"limit": "2 GiB"}]' in run("config", "show", **environment).stdout
+
+
+def test_layers_that_cannot_be_had_have_exit_code_1(run_json):
+    environment = {"ALLOTMENT_LAYERS": "limit=2 GiB,ladder", "ALLOTMENT_PLATFORM": "sim:h200"}
+    document = run_json("config", "show", exit_code=1, **environment)
+
+    assert (
+        "ALLOTMENT_LAYERS: layers: the layer 'limit' is in the wrong place"
+        in (outcome(document, "layers of cuda:0")["error"])
+    )

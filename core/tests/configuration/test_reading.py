@@ -104,6 +104,12 @@ def test_a_list_is_separated_by_commas_in_text():
     assert read("", tuple[str, ...], text=True) == ()
 
 
+def test_a_list_in_brackets_is_toml_in_text():
+    assert read('["a, b", { c = 1 }]', tuple[Any, ...], text=True) == ("a, b", {"c": 1})
+    with pytest.raises(ValueError, match=r"'\[a' is no list as TOML has it"):
+        read("[a", tuple[str, ...], text=True)
+
+
 @pytest.mark.parametrize("value", [",", "a,,b", "a,"])
 def test_an_empty_item_in_text_is_refused(value):
     with pytest.raises(ValueError, match="an item is empty"):

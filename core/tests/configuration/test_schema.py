@@ -42,6 +42,15 @@ def test_names_of_allocators_are_normalised():
     assert said({"allocators": {"Torch_Caching": {"x": 1}}}) == {"allocators.torch-caching.x": 1}
 
 
+def test_a_layer_is_a_name_or_a_table_of_its_name():
+    layers = ["Track", {"limit": "60 GiB"}, "limit = 60 GiB", {"fault": {"at": 3}}]
+
+    assert said({"layers": layers, "devices": {"cuda:0": {"layers": []}}}) == {
+        "layers": ("track", {"limit": "60 GiB"}, {"limit": "60 GiB"}, {"fault": {"at": 3}}),
+        "devices.cuda:0.layers": (),
+    }
+
+
 def test_two_spellings_of_one_allocator_may_not_contradict_each_other():
     table = {"allocators": {"torch_caching": {"x": 1}, "torch-caching": {"x": 2}}}
     assert refusal(table) == "allotment.toml: allocators.torch-caching.x: is said twice, with different values."
@@ -49,12 +58,12 @@ def test_two_spellings_of_one_allocator_may_not_contradict_each_other():
 
 def test_an_unknown_key_names_file_key_accepted_keys_and_the_nearest():
     assert refusal({"alocator": "x"}) == (
-        "allotment.toml: alocator: unknown key. Accepted here: allocator, devices, allocators, platform, plugins, "
-        "enable_mempools_at_init, quiet, launch_array_access_mode. Did you mean 'allocator'?"
+        "allotment.toml: alocator: unknown key. Accepted here: allocator, layers, devices, allocators, platform, "
+        "plugins, enable_mempools_at_init, quiet, launch_array_access_mode. Did you mean 'allocator'?"
     )
 
 
-@pytest.mark.parametrize("key", ["layers", "bridges", "", 5])
+@pytest.mark.parametrize("key", ["bridges", "", 5])
 def test_a_key_of_another_version_is_unknown(key):
     assert "unknown key" in refusal({key: "x"})
 
@@ -81,6 +90,14 @@ def test_an_unknown_nested_key_is_named_in_full():
         ({"allocators": {"mempool": 1}}, "allocators.mempool", "expected a table, got 1"),
         ({"plugins": {"allow": "a"}}, "plugins.allow", "expected a list, each item text, got 'a'"),
         ({"plugins": {"deny": [""]}}, "plugins.deny", "expected a name, got ''"),
+        ({"layers": [""]}, "layers", "expected a name, got ''"),
+        ({"layers": "track"}, "layers", "expected a list, each item any value, got 'track'"),
+        (
+            {"layers": [{"a": 1, "b": 2}]},
+            "layers",
+            "expected the name of a layer, or a table such as { limit = '60 GiB' }, got {'a': 1, 'b': 2}",
+        ),
+        ({"layers": [5]}, "layers", "expected the name of a layer, or a table such as { limit = '60 GiB' }, got 5"),
     ],
 )
 def test_an_ill_typed_value_names_file_key_value_and_what_was_expected(table, key, problem):
@@ -100,6 +117,7 @@ def test_none_is_a_value_of_an_option():
 def test_every_fixed_key_has_a_default():
     assert {setting.key: setting.value for setting in defaults().values()} == {
         "allocator": None,
+        "layers": (),
         "platform": "auto",
         "plugins.allow": None,
         "plugins.deny": (),

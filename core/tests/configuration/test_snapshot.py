@@ -73,6 +73,14 @@ def test_the_general_allocator_of_a_stronger_source_comes_before_the_device_of_a
     assert (overruled.key, by.key) == ("devices.cuda:1.allocator", "allocator")
 
 
+def test_layers_are_chosen_as_allocators_are():
+    said = snapshot(variable={"layers": "a"}, project={"devices": {"cuda:1": {"layers": ["b"]}}, "layers": ["c"]})
+    assert (said.layers_for("cuda:1").value, snapshot().layers_for("cuda:1").value) == (("a",), ())
+    ((overruled, by),) = said.overruled_devices()
+    assert (overruled.key, by.key) == ("devices.cuda:1.layers", "layers")
+    assert not list(snapshot(project={"devices": {"cuda:1": {"layers": []}}, "layers": ["c"]}).overruled_devices())
+
+
 def test_a_device_that_is_not_overruled_is_not_reported():
     assert not list(snapshot(call={"devices": {"cuda:1": "b"}}, user={"allocator": "a"}).overruled_devices())
 
@@ -88,6 +96,7 @@ def test_keys_are_in_the_order_of_the_schema():
     said = snapshot(call={"devices": {"cuda:1": "b"}, "allocators": {"z": {"x": 1}, "a": {"x": 1}}})
     assert [setting.key for setting in said.effective.values()] == [
         "allocator",
+        "layers",
         "devices.cuda:1.allocator",
         "allocators.a.x",
         "allocators.z.x",

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
 import allotment as al
-from allotment.layers.accounting import account
+from allotment.layers.account import account
 
 MIB = 2**20
 

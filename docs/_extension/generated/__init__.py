@@ -22,6 +22,7 @@ PARTS: dict[str, Callable[..., str]] = {
     "errors": tables.errors,
     "error-tree": tables.error_tree,
     "keys": tables.keys,
+    "layer-tables": options.layer_tables,
     "options": options.options,
     "option-tables": options.option_tables,
     "outcomes": outcomes.outcomes,

@@ -64,12 +64,13 @@ def type_name(hint: Any) -> str:
         return type_name(get_args(hint)[0])
     arguments = get_args(hint)
     if get_origin(hint) in (tuple, list):
-        return f"list of {type_name(arguments[0])}"
+        item = type_name(arguments[0])
+        return "list" if item == "any" else f"list of {item}"
     if get_origin(hint) is Mapping:
         return "table"
     if arguments:
         return " or ".join(type_name(part) for part in arguments if part is not type(None))
-    return getattr(hint, "__name__", str(hint))
+    return "any" if hint is Any else getattr(hint, "__name__", str(hint))
 
 
 def default_of(field: Any) -> str:
@@ -82,7 +83,7 @@ def default_of(field: Any) -> str:
     value = getattr(default, "value", default)
     if isinstance(value, bool):
         return code(str(value).lower())
-    return code(list(value)) if isinstance(value, tuple) else code(value)
+    return code([getattr(item, "value", item) for item in value]) if isinstance(value, tuple) else code(value)
 
 
 # Profiles

@@ -86,9 +86,10 @@ def case_of(accessor: Device, array: Array) -> AccessCase:
     account, kind, owner = array.account, array.memory_kind, array.device
     if owner.is_cpu and accessor is not owner and not kind.on_host and array.ptr:
         owner = _device_behind(array.ptr, owner)
-    pool = account.allocator.pool_handle if account is not None and isinstance(account.allocator, SupportsPool) else 0
-    is_declared = account is not None and account.memory_kind is kind and not account.traits.mapped
-    is_ours = is_declared and (kind is not MemoryKind.CUDA_MEMPOOL or pool != 0)
+    if account is None or account.memory_kind is not kind:  # nobody declares it, or a layer gives other memory too
+        return AccessCase(accessor, owner, kind, array.ptr, is_ours=False)
+    pool = account.allocator.pool_handle if isinstance(account.allocator, SupportsPool) else 0
+    is_ours = not account.traits.mapped and (kind is not MemoryKind.CUDA_MEMPOOL or pool != 0)
     return AccessCase(accessor, owner, kind, array.ptr, pool=pool, is_ours=is_ours)
 
 

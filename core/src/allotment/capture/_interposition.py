@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     from allotment.layers.accounting import AccountedAllocator
+    from allotment.layers.layer import Calls
     from allotment.stream import Stream
 
     Allocate: TypeAlias = Callable[..., int]
@@ -34,7 +35,7 @@ def settle(account: AccountedAllocator) -> None:
 def _calls_of(account: AccountedAllocator) -> tuple[Allocate, Free] | None:
     """Return the calls that are to stand in for an allocator's own; ``None`` if none are."""
     captures, own = account.device.captures, account.own_calls
-    if account.memory_kind.on_host:
+    if account.declared_kind.on_host:
         if captures.on_host or account.graph_blocks or (captures.on_devices and _is_pinned(account)):
             return _bound((_allocate_on_host, _free_on_host), account, own())
         return None
@@ -45,13 +46,13 @@ def _calls_of(account: AccountedAllocator) -> tuple[Allocate, Free] | None:
 
 
 def _bound(
-    calls: tuple[Callable[..., Any], Callable[..., Any]], account: AccountedAllocator, own: tuple[Allocate, Free]
+    calls: tuple[Callable[..., Any], Callable[..., Any]], account: AccountedAllocator, own: Calls
 ) -> tuple[Allocate, Free]:
     return tuple(partial(call, account, own) for call in calls)  # type: ignore[return-value]
 
 
 def _is_pinned(account: AccountedAllocator) -> bool:
-    return account.memory_kind is MemoryKind.PINNED
+    return account.declared_kind is MemoryKind.PINNED
 
 
 def blocks_of(account: AccountedAllocator) -> GraphBlocks:
@@ -65,39 +66,43 @@ def blocks_of(account: AccountedAllocator) -> GraphBlocks:
 # Memory of devices
 
 
-def _allocate(account: AccountedAllocator, own: tuple[Allocate, Free], size: int, stream: Stream) -> int:
-    """Allocate for the graph that the stream is captured into, or as ever on a stream that is not captured."""
+def _allocate(account: AccountedAllocator, own: Calls, size: int, stream: Stream) -> int:
+    """Allocate for the graph that the stream is captured into, or as ever on a stream that is not captured.
+
+    What a graph allocates is the graph's, launch after launch, and goes past the layers.
+    """
     captures = account.device.captures
     capture = captures.covering(stream)
     if capture is None:
         captures.check_work(stream)
         return _allocate_apart(account, own, size, stream)
+    bare = account.bare_calls()
     if isinstance(account.allocator, SupportsPrivatePools):
         ptr = capture.private_pool(account.allocator).allocate_on(size, stream)
-        capture.own(account, ptr, size, own[1], stream, is_mapped=True)
+        capture.own(account, ptr, size, bare.deallocate, stream, is_mapped=True)
     else:
-        ptr = _allocate_apart(account, own, size, stream)
-        capture.own(account, ptr, size, own[1], stream)
+        ptr = _allocate_apart(account, bare, size, stream)
+        capture.own(account, ptr, size, bare.deallocate, stream)
     return ptr
 
 
-def _allocate_apart(account: AccountedAllocator, own: tuple[Allocate, Free], size: int, stream: Stream) -> int:
+def _allocate_apart(account: AccountedAllocator, own: Calls, size: int, stream: Stream) -> int:
     """Allocate at an address that no array without memory still has.
 
     The driver may hand out again what a lost capture had reserved, while arrays of it are held.
     """
-    captures, (allocate, free) = account.device.captures, own
+    captures = account.device.captures
     is_apart = captures.covering(stream) is None
     passed_over: list[int] = []
     try:
         while True:
-            ptr: int = captures.relaxed(allocate, size, stream) if is_apart else allocate(size, stream)
+            ptr: int = captures.relaxed(own.allocate, size, stream) if is_apart else own.allocate(size, stream)
             if not _is_void(account, ptr):
                 return ptr
             passed_over.append(ptr)
     finally:
         for ptr in passed_over:
-            free(ptr, size, stream)
+            own.deallocate(ptr, size, stream)
 
 
 def _is_void(account: AccountedAllocator, ptr: int) -> bool:
@@ -105,9 +110,9 @@ def _is_void(account: AccountedAllocator, ptr: int) -> bool:
     return block is not None and block.state is BlockState.VOID
 
 
-def _free(account: AccountedAllocator, own: tuple[Allocate, Free], ptr: int, size: int, stream: Stream) -> None:
+def _free(account: AccountedAllocator, own: Calls, ptr: int, size: int, stream: Stream) -> None:
     """Free in the graph what the graph allocates; leave to other graphs what is theirs; let the rest wait."""
-    captures, free = account.device.captures, own[1]
+    captures, free = account.device.captures, own.deallocate
     block = account.graph_blocks.find(ptr) if account.graph_blocks else None
     if block is None:
         captures.postpone(partial(free, ptr, size, stream))
@@ -117,33 +122,33 @@ def _free(account: AccountedAllocator, own: tuple[Allocate, Free], ptr: int, siz
         blocks_of(account).drop_array(block)
 
 
-def _refuse(account: AccountedAllocator, own: tuple[Allocate, Free], *arguments: object) -> int:
+def _refuse(account: AccountedAllocator, own: Calls, *arguments: object) -> int:
     account.device.captures.refuse_allocator(account.name, account.device)
-    return own[0](*arguments)
+    return own.allocate(*arguments)
 
 
-def _postpone(account: AccountedAllocator, own: tuple[Allocate, Free], *arguments: object) -> None:
-    account.device.captures.postpone(partial(own[1], *arguments))
+def _postpone(account: AccountedAllocator, own: Calls, *arguments: object) -> None:
+    account.device.captures.postpone(partial(own.deallocate, *arguments))
 
 
 # Memory of the host
 
 
-def _allocate_on_host(account: AccountedAllocator, own: tuple[Allocate, Free], size: int) -> int:
+def _allocate_on_host(account: AccountedAllocator, own: Calls, size: int) -> int:
     """Allocate at once; what is made in a capture of host work is the graph's too."""
     captures = account.device.captures
-    ptr: int = captures.relaxed(own[0], size) if _is_pinned(account) else own[0](size)
+    ptr: int = captures.relaxed(own.allocate, size) if _is_pinned(account) else own.allocate(size)
     capture = captures.of_host_work()
     if capture is not None:
-        capture.own(account, ptr, size, own[1])
+        capture.own(account, ptr, size, own.deallocate)
     return ptr
 
 
-def _free_on_host(account: AccountedAllocator, own: tuple[Allocate, Free], ptr: int, size: int) -> None:
+def _free_on_host(account: AccountedAllocator, own: Calls, ptr: int, size: int) -> None:
     block = account.graph_blocks.find(ptr) if account.graph_blocks else None
     if block is not None:
         blocks_of(account).drop_array(block)
     elif _is_pinned(account):
-        account.device.captures.postpone(partial(own[1], ptr, size))
+        account.device.captures.postpone(partial(own.deallocate, ptr, size))
     else:
-        own[1](ptr, size)
+        own.deallocate(ptr, size)

@@ -15,6 +15,7 @@ from allotment.cli._output import AsJson, Column, console, print_json, print_tab
 from allotment.configuration import PRECEDENCE, OriginKind
 from allotment.device import device_registry
 from allotment.errors import AllotmentError
+from allotment.selection import layers_before
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from allotment.configuration import Origin, Setting
+    from allotment.device import Device
 
 app = typer.Typer(help="What is configured, and what came of it.", no_args_is_help=True)
 
@@ -85,11 +87,26 @@ def _outcomes() -> Iterator[Outcome]:
         if choice_for(device).configured:
             made = made_for(device)
             yield Outcome(setting=f"allocator of {device.alias}", asked=made.asked, got=made.got, error=made.error)
+        yield from _layers_outcome(device)
     for alias in configuration.current().configured_devices():
         if alias not in devices.by_alias:
             yield Outcome(setting=f"devices.{alias}", asked=alias, got="nothing: there is no such device here")
     for name in configuration.current().configured_allocators():
         yield _options_outcome(name)
+
+
+def _layers_outcome(device: Device) -> Iterator[Outcome]:
+    setting = configuration.current().layers_for(device.alias)
+    if not setting.value:
+        return
+    name, asked = f"layers of {device.alias}", _value(setting.value)
+    try:
+        requests = layers_before(device)
+    except AllotmentError as error:
+        yield Outcome(setting=name, asked=asked, error=str(error))
+    else:
+        if requests:
+            yield Outcome(setting=name, asked=asked, got=", ".join(map(str, requests)))
 
 
 def _options_outcome(name: str) -> Outcome:

@@ -3,6 +3,7 @@
 from allotment.configuration._configuration import Configuration
 from allotment.configuration._current import configure, current, reset, subscribe, use
 from allotment.configuration._defaults import BUILT_IN, BuiltInAllocators
+from allotment.configuration._options import decode_options
 from allotment.configuration._origin import PRECEDENCE, Origin, OriginKind, PrecedenceLevel, Setting
 from allotment.configuration._schema import DeviceValues, LaunchArrayAccessMode, PluginValues, Values
 from allotment.configuration._settings import Settings, settings
@@ -25,6 +26,7 @@ __all__ = [
     "Values",
     "configure",
     "current",
+    "decode_options",
     "read_sources",
     "reset",
     "settings",

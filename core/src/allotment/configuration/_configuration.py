@@ -117,6 +117,25 @@ class Configuration:
         """
         return self._current().allocator_for(device)
 
+    def layers_for(self, device: str, given: Any = None) -> Setting:
+        """Return the setting that decides which layers stand before the allocators of a device.
+
+        Parameters
+        ----------
+        device
+            Its full alias.
+        given
+            What a call gives, which is stronger than anything configured; ``None`` if it gives nothing.
+
+        Raises
+        ------
+        ConfigError
+            If what the call gives is no list of layers.
+        """
+        if given is None:
+            return self._current().layers_for(device)
+        return parse({"layers": given}, call_origin("call")).settings[("layers",)]
+
     def configured_allocators(self) -> tuple[str, ...]:
         """Return the names of the allocators about whose options something was said."""
         return tuple(self.values.allocators)

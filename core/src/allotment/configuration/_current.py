@@ -86,9 +86,9 @@ def configure(**settings: Any) -> None:
     Parameters
     ----------
     **settings
-        ``allocator``, ``devices``, ``allocators``, ``platform``, ``plugins``, ``enable_mempools_at_init``, ``quiet``.
-        Tables add to what earlier calls said; ``None`` takes back what they said, so that the environment and the
-        files count again.
+        ``allocator``, ``layers``, ``devices``, ``allocators``, ``platform``, ``plugins``, ``enable_mempools_at_init``,
+        ``quiet``. Tables add to what earlier calls said; ``None`` takes back what they said, so that the
+        environment and the files count again.
 
     Raises
     ------

@@ -15,17 +15,21 @@ if TYPE_CHECKING:
 Options = TypeVar("Options")
 
 
-def decode_options(allocator: str, options_type: type[Options] | None, said: Iterable[Setting]) -> Options | None:
-    """Return the options of an allocator.
+def decode_options(
+    owner: str, options_type: type[Options] | None, said: Iterable[Setting], table: str = "allocators"
+) -> Options | None:
+    """Return the options of an allocator or a layer.
 
     Parameters
     ----------
-    allocator
+    owner
         Its name.
     options_type
         The dataclass that it declares; ``None`` if it takes no options.
     said
         What was said about its options, the weakest first. All of it is checked, also what a stronger place overrules.
+    table
+        The key that its name stands below.
 
     Returns
     -------
@@ -40,29 +44,29 @@ def decode_options(allocator: str, options_type: type[Options] | None, said: Ite
     PluginLoadError
         If the annotations of the dataclass cannot be read.
     """
-    accepted = _accepted(allocator, options_type)
+    key, accepted = f"{table}.{owner}", _accepted(owner, options_type)
     strongest: dict[str, Setting] = {}
     values: dict[str, Any] = {}
     for setting in said:
-        option = setting.key.removeprefix(f"allocators.{allocator}.")
+        option = setting.key.removeprefix(f"{key}.")
         strongest[option], values[option] = setting, _read_option(option, setting, accepted)
     if options_type is None:
         return None
-    _require(allocator, options_type, values)
+    _require(key, options_type, values)
     try:
         return options_type(**values)
     except (TypeError, ValueError) as error:
-        raise _refused(allocator, strongest, error) from error
+        raise _refused(key, strongest, error) from error
 
 
-def _accepted(allocator: str, options_type: type | None) -> Mapping[str, Any]:
+def _accepted(owner: str, options_type: type | None) -> Mapping[str, Any]:
     if options_type is None:
         return {}
     try:
         hints = get_type_hints(options_type, include_extras=True)
     except NameError as error:
         cause = f"the annotations of its options cannot be read: {error}"
-        raise PluginLoadError(allocator=allocator, cause=cause) from error
+        raise PluginLoadError(allocator=owner, cause=cause) from error
     return {option.name: hints[option.name] for option in fields(options_type) if option.init}
 
 
@@ -71,23 +75,24 @@ def _read_option(option: str, setting: Setting, accepted: Mapping[str, Any]) -> 
     if option not in accepted:
         raise ConfigError(origin=origin, key=setting.key, problem="unknown key", accepted=tuple(accepted))
     try:
-        return read(setting.value, accepted[option], text=setting.origin.kind is OriginKind.ENVIRONMENT)
+        text = setting.origin.kind is OriginKind.ENVIRONMENT and isinstance(setting.value, str)
+        return read(setting.value, accepted[option], text=text)
     except ValueError as error:
         raise ConfigError(origin=origin, key=setting.key, problem=str(error)) from error
 
 
-def _require(allocator: str, options_type: type, values: Mapping[str, Any]) -> None:
+def _require(table: str, options_type: type, values: Mapping[str, Any]) -> None:
     for option in fields(options_type):
         has_default = option.default is not MISSING or option.default_factory is not MISSING
         if option.init and not has_default and option.name not in values:
-            key = f"allocators.{allocator}.{option.name}"
+            key = f"{table}.{option.name}"
             raise ConfigError(origin="configuration", key=key, problem="it has no default and must be said")
 
 
-def _refused(allocator: str, said: Mapping[str, Setting], error: Exception) -> ConfigError:
+def _refused(table: str, said: Mapping[str, Setting], error: Exception) -> ConfigError:
     """Return the error for options that are well-typed one by one and refused by the dataclass."""
     if len(said) == 1:
         (setting,) = said.values()
         return ConfigError(origin=str(setting.origin), key=setting.key, problem=str(error))
     origins = " and ".join(dict.fromkeys(str(setting.origin) for setting in said.values())) or "default"
-    return ConfigError(origin=origins, key=f"allocators.{allocator}", problem=str(error))
+    return ConfigError(origin=origins, key=table, problem=str(error))

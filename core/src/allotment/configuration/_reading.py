@@ -42,7 +42,8 @@ def read(value: Any, expected: Any, *, text: bool = False) -> Any:
         in ``Annotated`` check what was read, or change it.
     text
         The value comes from a place that has only text, such as an environment variable: numbers are read from it,
-        ``0/1``, ``true/false``, ``yes/no`` and ``on/off``, and lists separated by commas.
+        ``0/1``, ``true/false``, ``yes/no`` and ``on/off``, and lists separated by commas, or as TOML has them in
+        brackets.
 
     Raises
     ------
@@ -111,10 +112,22 @@ def _read_items(value: Any, expected: Any, *, text: bool) -> Any:
     return make([read(item, item_type, text=text) for item in items])
 
 
-def _split(text: str) -> list[str]:
+def _split(text: str) -> list[Any]:
+    if text.strip().startswith("["):
+        return _read_toml(text)
     items = [item.strip() for item in text.split(",")] if text.strip() else []
     if "" in items:
         raise ValueError(f"an item is empty in {text!r}")
+    return items
+
+
+def _read_toml(text: str) -> list[Any]:
+    import tomllib
+
+    try:
+        items: list[Any] = tomllib.loads(f"items = {text}")["items"]
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"{text!r} is no list as TOML has it: {error}") from error
     return items
 
 

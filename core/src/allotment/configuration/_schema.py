@@ -50,6 +50,22 @@ def check_platform(platform: str) -> str:
     return platform
 
 
+def check_layer(layer: Any) -> str | dict[str, Any]:
+    """Return a layer as a name, or as a table of the name alone with what is said about it."""
+    if isinstance(layer, str):
+        name, is_said, value = layer.partition("=")
+        name = normalise_name(check_name(name))
+        return {name: value.strip()} if is_said else name
+    if not isinstance(layer, Mapping) or len(layer) != 1 or not isinstance(next(iter(layer)), str):
+        raise ValueError(f"expected the name of a layer, or a table such as {{ limit = '60 GiB' }}, got {layer!r}")
+    ((name, said),) = layer.items()
+    return {normalise_name(check_name(name)): dict(said) if isinstance(said, Mapping) else said}
+
+
+Layers = tuple[Annotated[Any, check_layer], ...]
+"""The layers before an allocator, the nearest to the user first."""
+
+
 class LaunchArrayAccessMode(IntEnum):
     """What is checked about the arrays of a launch. The values are Warp's."""
 
@@ -67,6 +83,8 @@ class DeviceValues:
 
     allocator: Annotated[str, check_name] | None = None
     """The allocator of the device."""
+    layers: Layers | None = None
+    """The layers before it, instead of the general ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +103,8 @@ class Values:
 
     allocator: Annotated[str, check_name] | None = None
     """The allocator of every device about which ``devices`` says nothing; ``None`` leaves it to the library."""
+    layers: Layers = ()
+    """The layers before the allocators of CUDA devices, the nearest to the user first."""
     devices: Mapping[Annotated[str, check_device], DeviceValues] = field(default_factory=dict)
     """What is particular to a device, by its alias."""
     allocators: Mapping[Annotated[str, check_name, normalise_name], Mapping[str, Any]] = field(default_factory=dict)

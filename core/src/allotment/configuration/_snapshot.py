@@ -67,8 +67,17 @@ class Snapshot:
         The strongest source that says anything about the device decides; within it, what is particular to the device
         comes before what is said for all.
         """
+        return self._deciding("allocator", device)
+
+    def layers_for(self, device: str) -> Setting:
+        """Return the setting that decides the layers before the allocators of a device, as `allocator_for` does."""
+        setting = self._deciding("layers", device)
+        assert setting is not None  # there is a default
+        return setting
+
+    def _deciding(self, name: str, device: str) -> Setting | None:
         for source in self.sources:
-            for key in (("devices", device, "allocator"), ("allocator",)):
+            for key in (("devices", device, name), (name,)):
                 if key in source.settings and source.settings[key].value is not None:
                     return source.settings[key]
         return None
@@ -81,11 +90,11 @@ class Snapshot:
                     yield setting
 
     def overruled_devices(self) -> Iterator[tuple[Setting, Setting]]:
-        """Yield the settings for one device that a stronger source's ``allocator`` overrules, with that setting."""
+        """Yield the settings for one device that a stronger source's for all overrules, with that setting."""
         for key, setting in self.effective.items():
             if key[0] == "devices":
-                decisive = self.allocator_for(key[1])
-                if decisive is not None and decisive.key == "allocator":
+                decisive = self._deciding(key[2], key[1])
+                if decisive is not None and decisive.key == key[2]:
                     yield setting, decisive
 
 

@@ -1,1 +1,1 @@
-"""What every allocator gets from core, bound around it when it is selected."""
+"""What is wrapped around every allocator: the accounts always, and layers where they are asked for."""

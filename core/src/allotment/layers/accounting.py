@@ -5,21 +5,16 @@ The hot path, one call in and one call to the plugin, is the ledger's; what is u
 
 from __future__ import annotations
 
-from functools import partial
-from operator import attrgetter, index
-from threading import RLock
+from operator import index
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar
 
+from allotment import registry as registries
 from allotment.allocator import (
-    AccountAnswers,
     AllocatorTraits,
-    KeepsAccounts,
     Statistics,
     SupportsClose,
     SupportsLimits,
-    SupportsPool,
     SupportsReservation,
-    SupportsStreams,
     SupportsTrim,
     SupportsUse,
 )
@@ -32,9 +27,9 @@ from allotment.errors import (
     SizeMismatchError,
     UnsupportedError,
 )
-from allotment.layers.ledger import HAS_INTERPRETER_LOCK, IS_COMPILED, Ledger, StreamLedger
+from allotment.layers.layer import Calls, ChangesKind, MemoryShortageError
+from allotment.layers.observe import OUT_OF_MEMORY, TOLD, Observe
 from allotment.memory_kind import MemoryKind
-from allotment.stream import stream_in_force, stream_scopes
 from allotment.units import check_range
 
 if TYPE_CHECKING:
@@ -43,6 +38,7 @@ if TYPE_CHECKING:
     from allotment._graph_blocks import GraphBlocks
     from allotment.allocator import Allocator
     from allotment.device import Device
+    from allotment.layers.layer import Layer, Wraps
     from allotment.stream import Stream
 
 
@@ -64,15 +60,19 @@ class AccountedAllocator:
         What it is called in figures and errors.
     public
         The object that users know it by: itself, unless they brought their own object.
+    layers
+        What stands between the accounts and the allocator, the nearest to the user first.
 
     Attributes
     ----------
-    allocator, device, name
+    allocator, device, name, layers
         As given.
     traits : AllocatorTraits
         What the allocator declares.
     memory_kind : MemoryKind
-        The kind of its memory; `MemoryKind.UNKNOWN` if it does not say.
+        The kind of the memory that comes through the layers; `MemoryKind.UNKNOWN` if it is not always the same.
+    declared_kind : MemoryKind
+        The kind of the allocator's own memory; `MemoryKind.UNKNOWN` if it does not say.
     """
 
     takes_streams: ClassVar = False
@@ -82,6 +82,9 @@ class AccountedAllocator:
         __slots__ = ()
     else:
         _retired: bool
+        _is_observed: bool
+        _hooks: registries.HookBus
+        _own_calls: Calls | None
         _failed_allocations: int
         _failed_frees: int
         allocator: Allocator
@@ -90,6 +93,8 @@ class AccountedAllocator:
         public: object
         traits: AllocatorTraits
         memory_kind: MemoryKind
+        declared_kind: MemoryKind
+        layers: tuple[Layer, ...]
         proved_access: dict[Device, int]
         graph_blocks: GraphBlocks | None
         _allocate: Callable[..., Any]
@@ -139,12 +144,23 @@ class AccountedAllocator:
                 If it was allocated with another size. It stays live.
             """
 
-    def __init__(self, allocator: Allocator, device: Device, name: str, public: object | None = None) -> None:
+    def __init__(
+        self,
+        allocator: Allocator,
+        device: Device,
+        name: str,
+        public: object | None = None,
+        layers: tuple[Layer, ...] = (),
+    ) -> None:
         self.allocator, self.device, self.name = allocator, device, name
         self.public = self if public is None else public
+        self.layers = layers
         self.traits: AllocatorTraits = getattr(allocator, "traits", None) or AllocatorTraits()
-        self.memory_kind = _declared_kind(allocator, self.traits, device)
-        self._retired = False
+        self.declared_kind = _declared_kind(allocator, self.traits, device)
+        self.memory_kind = self._kind_before_layers()
+        self._retired, self._own_calls = False, None
+        self._hooks = registries.current().hooks
+        self._is_observed = self._hooks.watch(self)
         self.restore_calls()
         if self.memory_kind in _ON_DEVICE:
             # Refused here, because a driver may first reserve all it has for a request that it cannot meet.
@@ -159,9 +175,41 @@ class AccountedAllocator:
             f"<allocator {self.name!r} on {self.device.alias!r}: {self._current:,} bytes in {len(self._live)} blocks>"
         )
 
-    def own_calls(self) -> tuple[Callable[..., Any], Callable[..., Any]]:
-        """Return the allocator's two calls, as whoever stands between them and the ledger calls them."""
-        return self._guarded(self.allocator.allocate, self.allocator.deallocate)
+    def own_calls(self) -> Calls:
+        """Return the calls through the layers, as whoever stands between them and the ledger calls them."""
+        if self._own_calls is None:
+            calls = self.bare_calls()
+            for layer in reversed(self._layers_in_force()):
+                calls = layer.wrap(calls, self)
+            self._own_calls = calls
+        return self._own_calls
+
+    def bare_calls(self) -> Calls:
+        """Return the calls to the allocator behind all layers."""
+        return self._as_calls(self.allocator.allocate, self.allocator.deallocate)
+
+    def _as_calls(self, allocate: Callable[..., Any], deallocate: Callable[..., Any]) -> Calls:
+        use = self.allocator.record_use if isinstance(self.allocator, SupportsUse) else _do_nothing
+        return Calls(*self._guarded(allocate, deallocate), use)
+
+    def _layers_in_force(self) -> tuple[Wraps, ...]:
+        return (Observe(self._hooks), *self.layers) if self._is_observed else self.layers
+
+    def _kind_before_layers(self) -> MemoryKind:
+        kind = self.declared_kind
+        for layer in reversed(self.layers):
+            if isinstance(layer, ChangesKind):
+                kind = layer.kind_before(kind, self.traits)
+        return kind
+
+    def is_watched_for(self, hook_name: str) -> bool:
+        """Return whether somebody observes a hook about it."""
+        return self._hooks.has_observers(hook_name)
+
+    @property
+    def is_on_device(self) -> bool:
+        """Whether the allocator's own memory is the device's, of which there cannot be more than the device has."""
+        return self.declared_kind in _ON_DEVICE
 
     def interpose(self, allocate: Callable[..., Any], deallocate: Callable[..., Any]) -> None:
         """Put other calls in the place of the allocator's, until `restore_calls`."""
@@ -169,9 +217,21 @@ class AccountedAllocator:
             self._put_calls(allocate, deallocate)
 
     def restore_calls(self) -> None:
-        """Let the ledger call the allocator itself again."""
+        """Let the ledger call the allocator itself again, through its layers."""
         if not self._retired:
-            self._put_calls(*self.own_calls())
+            own = self.own_calls()
+            self._put_calls(own.allocate, own.deallocate)
+
+    def observe(self, *, is_observed: bool) -> None:
+        """Let observers hear of every block from now on, or nobody."""
+        if is_observed is self._is_observed:
+            return
+        self._is_observed, self._own_calls = is_observed, None
+        if self.graph_blocks is not None:
+            self.graph_blocks.settle()
+        else:
+            self.restore_calls()
+            self.device.captures.settle(self)
 
     def _put_calls(self, allocate: Callable[..., Any], deallocate: Callable[..., Any]) -> None:
         self._allocate, self._deallocate = allocate, deallocate
@@ -203,18 +263,27 @@ class AccountedAllocator:
         self._failed_allocations += 1
         if isinstance(error, OutOfMemoryError | ShuttingDownError | ForkedProcessError):
             raise error  # from an allocator of ours behind this one, or already all that can be said
+        if isinstance(error, MemoryShortageError):
+            cause = error.__cause__ or error
+            raise self.out_of_memory(size, error.reason, limit=error.limit, tried=error.tried) from cause
         platform_error = self.device.platform.error_from(error)
         if isinstance(error, MemoryError) or (platform_error is not None and platform_error.is_out_of_memory):
             raise self.out_of_memory(size, hint=str(error) if platform_error is None else None) from error
         raise platform_error or error
 
-    def out_of_memory(self, size: int, hint: str | None = None) -> OutOfMemoryError:
-        """Return the error for a request of ``size`` bytes, with what is known about the device's memory."""
+    def out_of_memory(
+        self, size: int, hint: str | None = None, *, limit: int | None = None, tried: tuple[str, ...] = ()
+    ) -> OutOfMemoryError:
+        """Return the error for a request of ``size`` bytes, with what is known about the device's memory.
+
+        Observers are told of it, unless that is among what was tried.
+        """
         info = _known(lambda: self.device.memory_info if self.device.is_cuda else None)
-        limit = _known(self.allocator.get_memory_limit) if isinstance(self.allocator, SupportsLimits) else None
+        if limit is None and isinstance(self.allocator, SupportsLimits):
+            limit = _known(self.allocator.get_memory_limit)
         if limit is not None and limit < min(self._current + size, self._largest):
             hint = hint or "Raise the limit, free arrays that are no longer needed, or ask for less."
-        return OutOfMemoryError(
+        error = OutOfMemoryError(
             requested=size,
             in_use=self._current,
             reserved=_known(lambda: self.statistics().reserved),
@@ -223,8 +292,12 @@ class AccountedAllocator:
             limit=limit,
             device=self.device.alias,
             allocator=self.name,
+            tried=tried or None,
             hint=hint,
         )
+        if TOLD not in tried:
+            self._hooks.notify(OUT_OF_MEMORY, error=error)
+        return error
 
     def _reject(self, ptr: object) -> NoReturn:
         self._failed_allocations += 1
@@ -306,18 +379,19 @@ class AccountedAllocator:
     def trim(self, keep_bytes: int = 0) -> int:
         """Give idle memory back until at most ``keep_bytes`` are reserved; return the bytes given back.
 
-        An allocator that keeps no idle memory gives back nothing.
+        An allocator that keeps no idle memory gives back nothing, unless a layer before it does.
         """
         keep = check_range(index(keep_bytes))
-        if not isinstance(self.allocator, SupportsTrim) or self._retired:
+        keepers = [each for each in (*self.layers, self.allocator) if isinstance(each, SupportsTrim)]
+        if not keepers or self._retired:
             return 0
         self.device.captures.refuse_unsafe(f"trimming allocator {self.name!r}")
-        return self.allocator.trim(keep)
+        return sum(keeper.trim(keep) for keeper in keepers)
 
     def record_use(self, ptr: int, stream: Stream) -> None:
         """Tell the allocator that work on ``stream`` uses a live block, so that it is not reused too early."""
-        if isinstance(self.allocator, SupportsUse) and not self._retired:
-            self.allocator.record_use(ptr, stream)
+        if not self._retired:
+            self.own_calls().record_use(ptr, stream)
 
     def close(self) -> None:
         """Give everything back. Call it when the allocator is not needed any more.
@@ -332,199 +406,15 @@ class AccountedAllocator:
                 f"allocator {self.name!r} on {self.device.alias!r} cannot be closed: {len(self._live)} blocks with "
                 f"{self._current:,} bytes are live. Drop the arrays that hold them first."
             )
-        if isinstance(self.allocator, SupportsClose) and not self._retired:
+        closing = [each for each in (*self.layers, self.allocator) if isinstance(each, SupportsClose)]
+        if closing and not self._retired:
             self.device.captures.refuse_unsafe(f"closing allocator {self.name!r}")
-            self.allocator.close()
+            for each in closing:
+                each.close()
 
 
 _ON_DEVICE = (MemoryKind.CUDA_DEVICE, MemoryKind.CUDA_MEMPOOL)
 """The kinds of which there cannot be more than the device has memory."""
-
-_SLOTS = (
-    "__weakref__",
-    "_failed_allocations",
-    "_failed_frees",
-    "_retired",
-    "allocator",
-    "graph_blocks",
-    "memory_kind",
-    "name",
-    "proved_access",
-    "public",
-    "traits",
-)
-
-
-class Account(AccountedAllocator, Ledger):
-    """An account around an allocator with two methods."""
-
-    __slots__ = _SLOTS
-
-
-class StreamOrderedAccount(AccountedAllocator, StreamLedger):
-    """An account around an allocator that takes the stream with each call.
-
-    A block is allocated on the stream in force and freed in the order of that same stream, which is kept alive.
-    """
-
-    __slots__ = _SLOTS
-    takes_streams = True
-
-    def restore_calls(self) -> None:
-        """Let the ledger call the allocator itself again, or the pool that it draws from."""
-        self._stream_scopes, self._find_stream = stream_scopes, stream_in_force
-        if IS_COMPILED and self.traits.straight_from_pool:
-            platform = self.device.platform
-            assert isinstance(self.allocator, SupportsPool)
-            calls = self._guarded(platform.malloc_from_pool, platform.free_async)
-            self._put(self.allocator.pool_handle, *calls)
-        else:
-            self._put(None, *self.own_calls())
-
-    def interpose(self, allocate: Callable[..., Any], deallocate: Callable[..., Any]) -> None:
-        """Put other calls in the place of the allocator's; they get the stream as an argument."""
-        self._put(None, allocate, deallocate)
-
-    def _put(self, pool: int | None, allocate: Callable[..., Any], deallocate: Callable[..., Any]) -> None:
-        if not self._retired:
-            # No other thread may see one of them without the others: nothing is called in between.
-            self._pool = pool
-            self._allocate = allocate
-            self._deallocate = deallocate
-
-    def own_calls(self) -> tuple[Callable[..., Any], Callable[..., Any]]:
-        """Return the two calls with the stream as an argument, also where the ledger calls a pool itself."""
-        straight = self.traits.straight_from_pool
-        return self._guarded(*(self._calls_to_pool() if straight else self._allocator_calls()))
-
-    def _allocator_calls(self) -> tuple[Callable[..., Any], Callable[..., Any]]:
-        allocator: Any = self.allocator
-        return allocator.allocate_on, allocator.deallocate_on
-
-    def _calls_to_pool(self) -> tuple[Callable[..., Any], Callable[..., Any]]:
-        platform, allocator = self.device.platform, self.allocator
-        assert isinstance(allocator, SupportsPool)
-        malloc, free, pool = platform.malloc_from_pool, platform.free_async, allocator.pool_handle
-        return (
-            lambda size, stream: malloc(size, pool, stream.handle),
-            lambda ptr, _, stream: free(ptr, stream.handle),
-        )
-
-
-class OwnAccount(AccountedAllocator):
-    """The account of an allocator that keeps the accounts itself: its calls are the allocator's own."""
-
-    __slots__ = (*_SLOTS, "_books", "allocate", "deallocate", "device")
-    takes_streams = True
-
-    def __init__(self, allocator: KeepsAccounts, device: Device, name: str, public: object | None = None) -> None:
-        self.device = device
-        self._books = allocator.open_accounts(
-            AccountAnswers(
-                device=device,
-                stream_scopes=stream_scopes,
-                find_stream=partial(stream_in_force, device),
-                unusual_size=self._allocate_unusual,
-                failed_allocation=self._refuse,
-                wrong_free=self._refuse_free,
-                failed_free=self._free_failed,
-            )
-        )
-        super().__init__(allocator, device, name, public)
-
-    def own_calls(self) -> tuple[Callable[..., Any], Callable[..., Any]]:
-        """Return the allocator's two calls that book nothing."""
-        allocator: Any = self.allocator
-        return allocator.allocate_on, allocator.deallocate_on
-
-    def restore_calls(self) -> None:
-        """Let users call the allocator itself again."""
-        if not self._retired:
-            self._put_calls(self._books.allocate, self._books.deallocate)
-
-    def interpose(self, allocate: Callable[..., Any], deallocate: Callable[..., Any]) -> None:
-        """Put other calls in the place of the allocator's, between them and the accounts."""
-        if not self._retired:
-            self._put_calls(partial(self._allocate_by, allocate), partial(self._deallocate_by, deallocate))
-
-    def _allocate_by(self, allocate: Callable[..., int], size: int, /) -> int:
-        if type(size) is not int or not 0 < size <= self._largest:
-            return self._allocate_unusual(size)
-        try:
-            ptr = allocate(size, stream_in_force(self.device))
-        except Exception as error:  # noqa: BLE001 - any fault is told as such
-            self._refuse(error, size)
-        self._books.enter(ptr, size)
-        return ptr
-
-    def _deallocate_by(self, deallocate: Callable[..., object], ptr: int, size: int, /) -> None:
-        stream = self._books.leave(ptr, size)
-        if stream is None:
-            return
-        try:
-            deallocate(ptr, size, stream)
-        except BaseException as error:  # noqa: BLE001 - whatever it is, the block is not lost
-            self._books.enter(ptr, size)
-            self._free_failed(error)
-
-    def _put_calls(self, allocate: Callable[..., Any], deallocate: Callable[..., Any]) -> None:
-        self.allocate, self.deallocate = allocate, deallocate  # type: ignore[method-assign]
-
-    if not TYPE_CHECKING:  # what the ledger keeps of other allocators
-        _live = property(attrgetter("_books"))
-        _current = property(attrgetter("_books.current"))
-        _allocations = property(attrgetter("_books.allocations"))
-        _frees = property(attrgetter("_books.frees"))
-        _peak = property(attrgetter("_books.peak"), lambda self, _: self._books.reset_peak())
-        _largest = property(attrgetter("_books.largest"), lambda self, size: setattr(self._books, "largest", size))
-
-
-class _Locked(AccountedAllocator):
-    """A lock around each call, for builds without an interpreter lock; a finaliser may free within a call."""
-
-    __slots__ = ()
-    _lock: RLock
-
-    def allocate(self, size_in_bytes: int, /) -> int:
-        with self._lock:
-            return super().allocate(size_in_bytes)
-
-    def deallocate(self, ptr: int, size_in_bytes: int, /) -> None:
-        with self._lock:
-            super().deallocate(ptr, size_in_bytes)
-
-
-class LockedAccount(_Locked, Account):
-    """`Account` with a lock."""
-
-    __slots__ = ("_lock",)
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        self._lock = RLock()
-        super().__init__(*args, **kwargs)
-
-
-class LockedStreamOrderedAccount(_Locked, StreamOrderedAccount):
-    """`StreamOrderedAccount` with a lock."""
-
-    __slots__ = ("_lock",)
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        self._lock = RLock()
-        super().__init__(*args, **kwargs)
-
-
-def account(allocator: Allocator, device: Device, name: str, public: object | None = None) -> AccountedAllocator:
-    """Put accounts around an allocator; see `AccountedAllocator` for the parameters."""
-    with_streams = device.is_cuda and isinstance(allocator, SupportsStreams)
-    if with_streams and isinstance(allocator, KeepsAccounts):
-        return OwnAccount(allocator, device, name, public)
-    kind: Callable[..., AccountedAllocator]
-    if HAS_INTERPRETER_LOCK:
-        kind = StreamOrderedAccount if with_streams else Account
-    else:
-        kind = LockedStreamOrderedAccount if with_streams else LockedAccount
-    return kind(allocator, device, name, public)
 
 
 def with_device_current(call: Callable[..., Any], device: Device) -> Callable[..., Any]:

@@ -3,6 +3,7 @@
 from allotment.registry._contract import check_instance
 from allotment.registry._current import current, list_allocators, register_allocator, reset, use
 from allotment.registry._hooks import HookBus
+from allotment.registry._layers import LayerCatalogue
 from allotment.registry._plugin import Plugin, availability, build, diagnosis
 from allotment.registry._policy import PluginPolicy
 from allotment.registry._record import PluginOrigin, PluginRecord, PluginStatus
@@ -10,6 +11,7 @@ from allotment.registry._registry import Registry
 
 __all__ = [
     "HookBus",
+    "LayerCatalogue",
     "Plugin",
     "PluginOrigin",
     "PluginPolicy",

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import warnings
 from threading import RLock
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
+from weakref import WeakSet
 
 from allotment.errors import ObserverError, ObserverWarning
 from allotment.registry._compatibility import running_version
@@ -22,6 +23,17 @@ if TYPE_CHECKING:
 
 OBSERVERS: Final = "allotment.observers"
 """The group of entry points of observers: an object with hooks, or a class that is called without arguments."""
+
+
+BLOCKS: Final = frozenset({"allotment_after_allocate", "allotment_after_deallocate"})
+"""The hooks about single blocks, which cost something on the hot path."""
+
+
+class Observed(Protocol):
+    """What is told when somebody begins to observe blocks, and when nobody does any more."""
+
+    def observe(self, *, is_observed: bool) -> None:
+        """Take note of it."""
 
 
 class HookBus:
@@ -43,7 +55,7 @@ class HookBus:
         The hooks that somebody observes: the one thing to read on the hot path. It is replaced, never changed.
     """
 
-    __slots__ = ("_core_version", "_installed", "_lock", "_manager", "_policy", "observed")
+    __slots__ = ("_core_version", "_installed", "_lock", "_manager", "_policy", "_watching", "observed")
 
     def __init__(self, policy: Callable[[], PluginPolicy] = PluginPolicy, core_version: str | None = None) -> None:
         self._policy = policy
@@ -51,6 +63,7 @@ class HookBus:
         self._lock = RLock()
         self._manager: ObserverManager | None = None
         self._installed: tuple[PluginRecord, ...] | None = None
+        self._watching: WeakSet[Observed] = WeakSet()
         self.observed: frozenset[str] = frozenset()
 
     def register(self, observer: object, name: str | None = None) -> None:
@@ -98,6 +111,16 @@ class HookBus:
             manager.unregister(observer)
             self._install(manager)
 
+    def watch(self, observed: Observed) -> bool:
+        """Tell somebody from now on when blocks begin or cease to be observed; return whether they are now.
+
+        Installed observers are loaded now, if they were not.
+        """
+        with self._lock:
+            self.load_observers()
+            self._watching.add(observed)
+            return not BLOCKS.isdisjoint(self.observed)
+
     def has_observers(self, hook_name: str) -> bool:
         """Return whether somebody observes a hook."""
         return hook_name in self.observed
@@ -144,6 +167,8 @@ class HookBus:
         """Put the manager and what it observes in force, in this order: a reader sees the second first."""
         self._manager = manager
         self.observed = frozenset(name for name in manager.hooks if getattr(manager.hook, name).get_hookimpls())
+        for each in tuple(self._watching):
+            each.observe(is_observed=not BLOCKS.isdisjoint(self.observed))
 
 
 def _new_manager() -> ObserverManager:

@@ -16,6 +16,7 @@ from allotment.registry import _plugin
 from allotment.registry._compatibility import CORE, running_version
 from allotment.registry._discovery import discover
 from allotment.registry._hooks import HookBus
+from allotment.registry._layers import LayerCatalogue
 from allotment.registry._plugin import Plugin, checked_plugin, load_plugin
 from allotment.registry._policy import PluginPolicy, chooses
 from allotment.registry._record import PluginOrigin, PluginRecord, PluginStatus
@@ -70,9 +71,11 @@ class Registry:
     ----------
     hooks : HookBus
         The observers, under the same policy.
+    layers : LayerCatalogue
+        The layers, likewise.
     """
 
-    __slots__ = ("_builtin", "_core_version", "_loading", "_lock", "_policy", "_table", "hooks")
+    __slots__ = ("_builtin", "_core_version", "_loading", "_lock", "_policy", "_table", "hooks", "layers")
 
     def __init__(
         self,
@@ -88,6 +91,7 @@ class Registry:
         self._loading: dict[PluginKey, RLock] = {}
         self._table: _Table | None = None
         self.hooks = HookBus(policy, core_version)
+        self.layers = LayerCatalogue(policy, core_version)
 
     # What there is
 
@@ -124,6 +128,7 @@ class Registry:
     def refresh(self) -> None:
         """Scan the metadata again, and forget which plugins failed. Loaded and registered plugins stay."""
         importlib.invalidate_caches()
+        self.layers.refresh()
         with self._lock:
             if self._table is not None:
                 self._table = _carry_over(self._table, self._scan())

@@ -15,7 +15,7 @@ from allotment.testing._subject import Subject
 from allotment.testing._watchdog import watchdog
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from allotment.platform import Platform
     from allotment.registry import Plugin
@@ -35,6 +35,8 @@ class AllocatorFixtures:
         What a user types to choose it.
     options : mapping
         What configuration says about it in these tests, in types that a file can hold.
+    layers : sequence
+        The layers before it in these tests, as configuration has them.
     allocator_factory : callable, optional
         The class or function that makes it, if no installed distribution provides it.
     expected_failures : mapping of str to str
@@ -50,6 +52,7 @@ class AllocatorFixtures:
 
     allocator_name: ClassVar[str]
     options: ClassVar[Mapping[str, Any]] = {}
+    layers: ClassVar[Sequence[Any]] = ()
     allocator_factory: ClassVar[Callable[..., Any] | None] = None
     expected_failures: ClassVar[Mapping[str, str]] = {}
     profiles: ClassVar[tuple[str, ...]] = ("2xh200",)
@@ -119,7 +122,7 @@ class AllocatorFixtures:
     @pytest.fixture
     def subject(self, plugin: Plugin, platform: Platform) -> Iterator[Subject]:
         """Make the device of the allocator under test current."""
-        subject = Subject(plugin, platform, self.options)
+        subject = Subject(plugin, platform, self.options, self.layers)
         if not subject.devices:
             pytest.skip(f"{plugin.name} is not available on {platform.name}: {subject.refusals}")
         subject.enter()

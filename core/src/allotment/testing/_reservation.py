@@ -105,6 +105,7 @@ class ReservationTests(AllocatorFixtures):
         subject.require(SupportsTrim, "there is nothing to trim")
         subject.require(SupportsReservation, "it does not say what it holds")
         calls = subject.bare()
+        of_others = cast("SupportsReservation", calls.allocator).reservation().current  # where the memory is shared
         ptr = calls.allocate(3_000_000)
         calls.deallocate(ptr, 3_000_000)
         before = cast("SupportsReservation", calls.allocator).reservation().current
@@ -114,7 +115,7 @@ class ReservationTests(AllocatorFixtures):
 
         after = cast("SupportsReservation", calls.allocator).reservation().current
         assert given_back == before - after
-        assert given_back > 0 or before == 0
+        assert given_back > 0 or before <= of_others
         assert again == 0
 
     @rule("R3", "M3")

@@ -11,14 +11,16 @@ import pytest
 from allotment import configuration
 from allotment.allocator import SupportsClose, SupportsStreams
 from allotment.device import ScopedDevice, device_registry
-from allotment.layers.accounting import account
+from allotment.layers.account import account
+from allotment.layers.stack import build_layers
 from allotment.platform.simulated import SimulatedPlatform
 from allotment.registry import availability, build
+from allotment.selection import layers_before, stand_in
 from allotment.stream import stream_in_force
 from allotment.testing._memory import Memory
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from allotment.allocator import Allocator, AllocatorTraits
     from allotment.device import Device
@@ -79,6 +81,8 @@ class Subject:
         The platform in force.
     options
         What configuration says about it.
+    layers
+        What stands between it and its accounts.
 
     Attributes
     ----------
@@ -86,8 +90,11 @@ class Subject:
         The devices that it says it can be used on, CUDA devices first.
     """
 
-    def __init__(self, plugin: Plugin, platform: Platform, options: Mapping[str, Any]) -> None:
+    def __init__(
+        self, plugin: Plugin, platform: Platform, options: Mapping[str, Any], layers: Sequence[Any] = ()
+    ) -> None:
         self.plugin, self.platform = plugin, platform
+        self._layers = layers
         self._options = configuration.current().options_for(plugin.name, plugin.options_type, **options)
         self.answers = {device: availability(plugin, device) for device in device_registry()}
         usable = [device for device, answer in self.answers.items() if answer.ok]
@@ -140,7 +147,8 @@ class Subject:
     def account(self, device: Device | None = None, allocator: Allocator | None = None) -> AccountedAllocator:
         """Return the accounts of an object of the plugin, a new one if none is given."""
         device = device or self.device
-        return account(allocator or self.bare(device).allocator, device, self.plugin.name)
+        layers = build_layers(layers_before(device, self._layers), device, stand_in)
+        return account(allocator or self.bare(device).allocator, device, self.plugin.name, layers=layers)
 
     def forget(self, calls: BareCalls) -> None:
         """Leave an object that the test has closed itself out of what is freed and closed after the test."""

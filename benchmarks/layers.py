@@ -1,0 +1,83 @@
+"""What layers cost per allocation and free: one at a time, all together, observers, and none."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import allotment as al
+from allotment import registry
+from allotment.layers.account import account
+from allotment.layers.stack import build_layers
+from allotment.selection import layers_before, stand_in
+from benchmarks.contenders import FreeList, pair
+from benchmarks.measurement import Budget, Comparison, compare
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+SIZE = 256
+ONE_BY_ONE: dict[str, list[Any]] = {
+    "limit": [{"limit": "1 GiB"}],
+    "ladder": ["ladder"],
+    "fallback": [{"fallback": "host"}],
+    "fault": [{"fault": 2**62}],
+}
+ALL = [layer for name in ("fallback", "ladder", "limit", "fault") for layer in ONE_BY_ONE[name]]
+
+
+def comparisons() -> Iterator[Comparison]:
+    """Run all comparisons: around a Python free list, and around the allocators of a GPU where there is one."""
+    yield around_free_list()
+    device = al.get_preferred_device()
+    if device.is_cuda:
+        for name in ("mempool", "caching"):
+            yield around(device, name)
+        yield prefetch(device)
+
+
+def around_free_list() -> Comparison:
+    """Measure layers around the least that an allocator can do."""
+    device = al.get_device("cpu")
+
+    def contender(layers: list[Any]) -> Callable[[], object]:
+        built = build_layers(layers_before(device, layers), device, stand_in)
+        return pair(account(FreeList(), device, "free list", layers=built), SIZE)
+
+    contenders = {"no layer": contender([]), "layers = []": contender([])}
+    contenders |= {name: contender(layers) for name, layers in ONE_BY_ONE.items()}
+    contenders["all of these"] = contender(ALL)
+    with registry.use(registry.Registry()):  # its observer sees what is made here, and nothing else
+        registry.current().hooks.register(Idle())
+        contenders["an observer that does nothing"] = pair(account(FreeList(), device, "free list"), SIZE)
+    return compare(f"allocate + deallocate around a Python free list, {SIZE} B", contenders, _none_costs_nothing())
+
+
+def around(device: al.Device, name: str) -> Comparison:
+    """Measure layers around an allocator of a GPU."""
+    fallback = [{"fallback": "managed"}]
+    contenders = {"no layer": pair(al.get_allocator(name, device), SIZE)}
+    contenders["layers = []"] = pair(al.get_allocator(name, device, layers=[]), SIZE)
+    for layer, layers in ({**ONE_BY_ONE, "fallback": fallback, "all of these": [*fallback, *ALL[1:]]}).items():
+        contenders[layer] = pair(al.get_allocator(name, device, layers=layers), SIZE)
+    return compare(f"allocate + deallocate with {name}, {SIZE} B", contenders, _none_costs_nothing())
+
+
+def prefetch(device: al.Device) -> Comparison:
+    """Measure moving managed memory ahead."""
+    contenders = {"no layer": pair(al.get_allocator("managed", device), SIZE)}
+    contenders["prefetch"] = pair(al.get_allocator("managed", device, layers=["prefetch"]), SIZE)
+    return compare(f"allocate + deallocate with managed, {SIZE} B", contenders)
+
+
+def _none_costs_nothing() -> dict[str, tuple[Budget, ...]]:
+    return {"layers = []": (Budget(at_most=1.05, reference="no layer"),)}
+
+
+class Idle:
+    """An observer that does nothing."""
+
+    def allotment_after_allocate(self) -> None:
+        """See nothing."""
+
+    def allotment_after_deallocate(self) -> None:
+        """See nothing."""
