@@ -114,6 +114,7 @@ class Heap {
 
     Block *take_fitting(std::uint64_t nbytes) {
         int order = bit_length(nbytes);
+        if (order >= ORDERS) return nullptr;
         Block *block = nullptr;
         for (auto &entry : free_[order]) {
             if (entry.second->nbytes < nbytes) continue;
@@ -295,6 +296,8 @@ class Heap {
     }
 
   private:
+    static constexpr int ORDERS = 64;  // no block has a size of more than 63 bits
+
     static int bit_length(std::uint64_t nbytes) {
         int length = 0;
         for (; nbytes != 0; nbytes >>= 1) ++length;
@@ -357,7 +360,7 @@ class Heap {
     std::vector<std::uint64_t> recent_sizes_;  // those that a block was kept of since they were last joined
     std::uint64_t recent_count_ = 0;
     // Free blocks by address, those with sizes of one bit length together, and a bit for each length that there is.
-    std::array<std::map<Address, Block *>, 64> free_;
+    std::array<std::map<Address, Block *>, ORDERS> free_;
     std::uint64_t orders_ = 0;
     std::map<Address, Block *> holes_;
 };
