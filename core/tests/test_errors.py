@@ -14,8 +14,10 @@ from allotment.errors import (
     ConfigError,
     DeviceNotFoundError,
     ForkedProcessError,
+    GuardError,
     InvalidPointerError,
     ObserverError,
+    OutOfBoundsError,
     OutOfMemoryError,
     PlatformError,
     PlatformUnavailableError,
@@ -30,6 +32,7 @@ from allotment.errors import (
     TraceError,
     UnknownAllocatorError,
     UnsupportedError,
+    UseAfterFreeError,
     listed,
     nearest,
 )
@@ -87,6 +90,48 @@ MESSAGES = [
             "allocator 'mempool' cannot free 0x7f00: it is not live here. It was freed before, is inside a block, "
             "or came from somewhere else."
         ),
+    ),
+    (
+        OutOfMemoryError(
+            requested=1,
+            in_use=7,
+            limit=8,
+            device="cpu",
+            allocator="a",
+            tried=("trim", "garbage"),
+            holders=("4 bytes from x.py:1", "3 bytes from x.py:2"),
+        ),
+        (
+            "out of memory: 1 bytes asked of allocator 'a' on 'cpu'. In use 7 bytes, reserved unknown, "
+            "device free unknown of unknown, limit 8 bytes. Tried in vain: trim, garbage. "
+            "Largest holders: 4 bytes from x.py:1; 3 bytes from x.py:2. "
+            "Free arrays that are no longer needed, trim the allocators, or ask for less."
+        ),
+    ),
+    (
+        InvalidPointerError(pointer=0x7F00, allocator="mempool", history="It was freed at x.py:1."),
+        (
+            "allocator 'mempool' cannot free 0x7f00: it is not live here. It was freed before, is inside a block, "
+            "or came from somewhere else. It was freed at x.py:1."
+        ),
+    ),
+    *(
+        (
+            kind(
+                problem="something was done",
+                pointer=0x7F00,
+                nbytes=4096,
+                device="cuda:0",
+                allocator="mempool",
+                offset=4099,
+                sites="It was allocated at x.py:1.",
+            ),
+            (
+                "something was done: byte 4,099 of the block of 4,096 bytes at 0x7f00, of allocator 'mempool' on "
+                "'cuda:0'. It was allocated at x.py:1."
+            ),
+        )
+        for kind in (GuardError, OutOfBoundsError, UseAfterFreeError)
     ),
     (
         InvalidPointerError(pointer=0x7F00, allocator="mempool", owner="managed"),

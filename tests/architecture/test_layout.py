@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 
 LAYERS = (
     {"_names", "_process", "_scope", "_twins", "_version", "units"},
-    {"_layout", "allocator", "dtypes", "errors", "memory_kind"},
+    {"_layout", "allocator", "dtypes", "errors", "labels", "memory_kind"},
     {"configuration"},
     {"platform"},
     {"_allocator_scopes", "_captures", "_grants", "_graph_blocks", "device", "grants", "stream"},
@@ -33,7 +33,7 @@ LAYERS = (
     {"_array", "_array_memory", "_dlpack", "_foreign_memory", "copying", "factories", "foreign", "interchange", "ipc"},
     {"access"},
     {"launching", "capture"},
-    {"memory_use", "report", "session", "statistics", "trace"},
+    {"leaks", "measurement", "memory_use", "report", "session", "statistics", "summary", "trace"},
     {""},
     {"cli", "__main__", "testing"},
 )

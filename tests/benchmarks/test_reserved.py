@@ -1,10 +1,10 @@
 """What the caching allocator holds for the recorded traces, against what PyTorch held when they were recorded."""
 
 import pytest
+from benchmarks.allocators.catalogue import TRACES
 
 import allotment as al
 from allotment.trace import read, replay, shipped_trace
-from benchmarks.allocators.catalogue import TRACES
 
 PYTORCH = {"resnet50_train": 1.018, "gpt2_train": 1.032, "two_stream_pipeline": 1.553}
 """Reserved / requested of PyTorch 2.11 on an H200: the better of its default and of expandable segments."""

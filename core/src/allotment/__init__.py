@@ -14,297 +14,123 @@ if TYPE_CHECKING:
     )
     from allotment.access import (
         AccessReport as AccessReport,
-    )
-    from allotment.access import (
         Verdict as Verdict,
-    )
-    from allotment.access import (
         can_access as can_access,
-    )
-    from allotment.access import (
         explain_access as explain_access,
-    )
-    from allotment.access import (
         reset_access_warnings as reset_access_warnings,
     )
     from allotment.allocator import (
         API_VERSION as API_VERSION,
-    )
-    from allotment.allocator import (
         AccountAnswers as AccountAnswers,
-    )
-    from allotment.allocator import (
         Allocator as Allocator,
-    )
-    from allotment.allocator import (
         AllocatorPlugin as AllocatorPlugin,
-    )
-    from allotment.allocator import (
         AllocatorTraits as AllocatorTraits,
-    )
-    from allotment.allocator import (
         Availability as Availability,
-    )
-    from allotment.allocator import (
         IpcKind as IpcKind,
-    )
-    from allotment.allocator import (
         KeepsAccounts as KeepsAccounts,
-    )
-    from allotment.allocator import (
         OwnAccounts as OwnAccounts,
-    )
-    from allotment.allocator import (
         PrivatePool as PrivatePool,
-    )
-    from allotment.allocator import (
         Reservation as Reservation,
-    )
-    from allotment.allocator import (
         Statistics as Statistics,
-    )
-    from allotment.allocator import (
         SupportsClose as SupportsClose,
-    )
-    from allotment.allocator import (
+        SupportsLargestFree as SupportsLargestFree,
         SupportsLimits as SupportsLimits,
-    )
-    from allotment.allocator import (
         SupportsPeers as SupportsPeers,
-    )
-    from allotment.allocator import (
         SupportsPool as SupportsPool,
-    )
-    from allotment.allocator import (
         SupportsPrivatePools as SupportsPrivatePools,
-    )
-    from allotment.allocator import (
         SupportsReservation as SupportsReservation,
-    )
-    from allotment.allocator import (
         SupportsStreams as SupportsStreams,
-    )
-    from allotment.allocator import (
         SupportsTrim as SupportsTrim,
-    )
-    from allotment.allocator import (
         SupportsUse as SupportsUse,
     )
     from allotment.capture import (
         CaptureMode as CaptureMode,
-    )
-    from allotment.capture import (
         Graph as Graph,
-    )
-    from allotment.capture import (
         ScopedCapture as ScopedCapture,
-    )
-    from allotment.capture import (
         capture_begin as capture_begin,
-    )
-    from allotment.capture import (
         capture_end as capture_end,
-    )
-    from allotment.capture import (
         capture_launch as capture_launch,
     )
     from allotment.configuration import (
         configure as configure,
     )
-    from allotment.configuration import settings as config  # noqa: F401 - exported by __getattr__
     from allotment.copying import (
         array as array,
-    )
-    from allotment.copying import (
         clone as clone,
-    )
-    from allotment.copying import (
         copy as copy,
     )
     from allotment.device import (
         Device as Device,
-    )
-    from allotment.device import (
         ScopedDevice as ScopedDevice,
-    )
-    from allotment.device import (
         get_cuda_device as get_cuda_device,
-    )
-    from allotment.device import (
         get_cuda_device_count as get_cuda_device_count,
-    )
-    from allotment.device import (
         get_cuda_devices as get_cuda_devices,
-    )
-    from allotment.device import (
         get_device as get_device,
-    )
-    from allotment.device import (
         get_devices as get_devices,
-    )
-    from allotment.device import (
         get_preferred_device as get_preferred_device,
-    )
-    from allotment.device import (
         is_cpu_available as is_cpu_available,
-    )
-    from allotment.device import (
         is_cuda_available as is_cuda_available,
-    )
-    from allotment.device import (
         is_device_available as is_device_available,
-    )
-    from allotment.device import (
         set_device as set_device,
-    )
-    from allotment.device import (
         synchronize as synchronize,
-    )
-    from allotment.device import (
         synchronize_device as synchronize_device,
     )
     from allotment.dtypes import (
         float16 as float16,
-    )
-    from allotment.dtypes import (
         float32 as float32,
-    )
-    from allotment.dtypes import (
         float64 as float64,
-    )
-    from allotment.dtypes import (
         int8 as int8,
-    )
-    from allotment.dtypes import (
         int16 as int16,
-    )
-    from allotment.dtypes import (
         int32 as int32,
-    )
-    from allotment.dtypes import (
         int64 as int64,
-    )
-    from allotment.dtypes import (
         uint8 as uint8,
-    )
-    from allotment.dtypes import (
         uint16 as uint16,
-    )
-    from allotment.dtypes import (
         uint32 as uint32,
-    )
-    from allotment.dtypes import (
         uint64 as uint64,
     )
     from allotment.errors import (
         AccessError as AccessError,
-    )
-    from allotment.errors import (
         AccessWarning as AccessWarning,
-    )
-    from allotment.errors import (
         AllocatorContractError as AllocatorContractError,
-    )
-    from allotment.errors import (
         AllotmentError as AllotmentError,
-    )
-    from allotment.errors import (
         AllotmentWarning as AllotmentWarning,
-    )
-    from allotment.errors import (
         CaptureError as CaptureError,
-    )
-    from allotment.errors import (
         ClosedError as ClosedError,
-    )
-    from allotment.errors import (
         ConfigError as ConfigError,
-    )
-    from allotment.errors import (
         ConfigWarning as ConfigWarning,
-    )
-    from allotment.errors import (
         DeviceNotFoundError as DeviceNotFoundError,
-    )
-    from allotment.errors import (
         ForkedProcessError as ForkedProcessError,
-    )
-    from allotment.errors import (
         FreeFailedWarning as FreeFailedWarning,
-    )
-    from allotment.errors import (
+        GuardError as GuardError,
         InvalidPointerError as InvalidPointerError,
-    )
-    from allotment.errors import (
+        LeakWarning as LeakWarning,
         ObserverError as ObserverError,
-    )
-    from allotment.errors import (
         ObserverWarning as ObserverWarning,
-    )
-    from allotment.errors import (
+        OutOfBoundsError as OutOfBoundsError,
         OutOfMemoryError as OutOfMemoryError,
-    )
-    from allotment.errors import (
         PlatformError as PlatformError,
-    )
-    from allotment.errors import (
         PlatformUnavailableError as PlatformUnavailableError,
-    )
-    from allotment.errors import (
         PluginConflictError as PluginConflictError,
-    )
-    from allotment.errors import (
         PluginDisabledError as PluginDisabledError,
-    )
-    from allotment.errors import (
         PluginError as PluginError,
-    )
-    from allotment.errors import (
         PluginIncompatibleError as PluginIncompatibleError,
-    )
-    from allotment.errors import (
         PluginLoadError as PluginLoadError,
-    )
-    from allotment.errors import (
         PluginUnavailableError as PluginUnavailableError,
-    )
-    from allotment.errors import (
         ShuttingDownError as ShuttingDownError,
-    )
-    from allotment.errors import (
         SizeMismatchError as SizeMismatchError,
-    )
-    from allotment.errors import (
         TraceError as TraceError,
-    )
-    from allotment.errors import (
         UnknownAllocatorError as UnknownAllocatorError,
-    )
-    from allotment.errors import (
         UnsupportedError as UnsupportedError,
+        UseAfterFreeError as UseAfterFreeError,
     )
     from allotment.factories import (
         empty as empty,
-    )
-    from allotment.factories import (
         empty_like as empty_like,
-    )
-    from allotment.factories import (
         full as full,
-    )
-    from allotment.factories import (
         full_like as full_like,
-    )
-    from allotment.factories import (
         ones as ones,
-    )
-    from allotment.factories import (
         ones_like as ones_like,
-    )
-    from allotment.factories import (
         zeros as zeros,
-    )
-    from allotment.factories import (
         zeros_like as zeros_like,
     )
     from allotment.foreign import (
@@ -312,128 +138,83 @@ if TYPE_CHECKING:
     )
     from allotment.grants import (
         ScopedMempoolAccess as ScopedMempoolAccess,
-    )
-    from allotment.grants import (
         ScopedPeerAccess as ScopedPeerAccess,
-    )
-    from allotment.grants import (
         is_mempool_access_enabled as is_mempool_access_enabled,
-    )
-    from allotment.grants import (
         is_mempool_access_supported as is_mempool_access_supported,
-    )
-    from allotment.grants import (
         is_peer_access_enabled as is_peer_access_enabled,
-    )
-    from allotment.grants import (
         is_peer_access_supported as is_peer_access_supported,
-    )
-    from allotment.grants import (
         set_mempool_access_enabled as set_mempool_access_enabled,
-    )
-    from allotment.grants import (
         set_peer_access_enabled as set_peer_access_enabled,
     )
     from allotment.interchange import (
         asarray as asarray,
-    )
-    from allotment.interchange import (
         from_dlpack as from_dlpack,
-    )
-    from allotment.interchange import (
         from_numpy as from_numpy,
     )
     from allotment.ipc import (
         from_ipc_handle as from_ipc_handle,
     )
+    from allotment.labels import (
+        label as label,
+    )
     from allotment.launching import (
         KernelAdapter as KernelAdapter,
-    )
-    from allotment.launching import (
         LaunchRequest as LaunchRequest,
-    )
-    from allotment.launching import (
         launch as launch,
-    )
-    from allotment.launching import (
         launch_dim as launch_dim,
-    )
-    from allotment.launching import (
         register_kernel_adapter as register_kernel_adapter,
     )
     from allotment.layers.accounting import (
         AccountedAllocator as AccountedAllocator,
+    )
+    from allotment.layers.holder import (
+        Holder as Holder,
+        LiveBlock as LiveBlock,
+    )
+    from allotment.leaks import (
+        check_guards as check_guards,
+        expect_no_leaks as expect_no_leaks,
+        live_blocks as live_blocks,
+        memory_holders as memory_holders,
+    )
+    from allotment.measurement import (
+        Measurement as Measurement,
+        MemoryCount as MemoryCount,
+        ScopedMeasurement as ScopedMeasurement,
+        measure as measure,
     )
     from allotment.memory_kind import (
         MemoryKind as MemoryKind,
     )
     from allotment.memory_use import (
         clear_cache as clear_cache,
-    )
-    from allotment.memory_use import (
         get_active_memory as get_active_memory,
-    )
-    from allotment.memory_use import (
         get_cache_limit as get_cache_limit,
-    )
-    from allotment.memory_use import (
         get_cache_memory as get_cache_memory,
-    )
-    from allotment.memory_use import (
         get_memory_limit as get_memory_limit,
-    )
-    from allotment.memory_use import (
         get_peak_memory as get_peak_memory,
-    )
-    from allotment.memory_use import (
         reset_peak_memory as reset_peak_memory,
-    )
-    from allotment.memory_use import (
         set_cache_limit as set_cache_limit,
-    )
-    from allotment.memory_use import (
         set_memory_limit as set_memory_limit,
     )
     from allotment.platform import (
         MemoryAdvice as MemoryAdvice,
-    )
-    from allotment.platform import (
         Platform as Platform,
-    )
-    from allotment.platform import (
         PoolAccess as PoolAccess,
-    )
-    from allotment.platform import (
         PoolAttribute as PoolAttribute,
     )
     from allotment.pools import (
         get_mempool_release_threshold as get_mempool_release_threshold,
-    )
-    from allotment.pools import (
         get_mempool_used_mem_current as get_mempool_used_mem_current,
-    )
-    from allotment.pools import (
         get_mempool_used_mem_high as get_mempool_used_mem_high,
-    )
-    from allotment.pools import (
         set_mempool_release_threshold as set_mempool_release_threshold,
-    )
-    from allotment.pools import (
         trim_mempool as trim_mempool,
     )
     from allotment.registry import (
         PluginOrigin as PluginOrigin,
-    )
-    from allotment.registry import (
         PluginRecord as PluginRecord,
-    )
-    from allotment.registry import (
         PluginStatus as PluginStatus,
-    )
-    from allotment.registry import (
         list_allocators as list_allocators,
-    )
-    from allotment.registry import (
         register_allocator as register_allocator,
     )
     from allotment.report import (
@@ -441,35 +222,17 @@ if TYPE_CHECKING:
     )
     from allotment.selection import (
         ScopedAllocator as ScopedAllocator,
-    )
-    from allotment.selection import (
         ScopedMempool as ScopedMempool,
-    )
-    from allotment.selection import (
         get_allocator as get_allocator,
-    )
-    from allotment.selection import (
         get_device_allocator as get_device_allocator,
-    )
-    from allotment.selection import (
         is_mempool_enabled as is_mempool_enabled,
-    )
-    from allotment.selection import (
         is_mempool_supported as is_mempool_supported,
-    )
-    from allotment.selection import (
         set_cuda_allocator as set_cuda_allocator,
-    )
-    from allotment.selection import (
         set_device_allocator as set_device_allocator,
-    )
-    from allotment.selection import (
         set_mempool_enabled as set_mempool_enabled,
     )
     from allotment.session import (
         init as init,
-    )
-    from allotment.session import (
         simulate as simulate,
     )
     from allotment.statistics import (
@@ -477,30 +240,28 @@ if TYPE_CHECKING:
     )
     from allotment.stream import (
         ScopedStream as ScopedStream,
-    )
-    from allotment.stream import (
         Stream as Stream,
-    )
-    from allotment.stream import (
         get_stream as get_stream,
-    )
-    from allotment.stream import (
         set_stream as set_stream,
-    )
-    from allotment.stream import (
         synchronize_stream as synchronize_stream,
+    )
+    from allotment.summary import (
+        MemoryRow as MemoryRow,
+        MemorySummary as MemorySummary,
+        memory_summary as memory_summary,
     )
     from allotment.units import (
         MemoryAmount as MemoryAmount,
     )
+    from allotment.configuration import settings as config  # noqa: F401 - exported by __getattr__
 
 _HOMES = {
     "_array": "Array",
     "access": "AccessReport Verdict can_access explain_access reset_access_warnings",
     "allocator": """
         API_VERSION AccountAnswers Allocator AllocatorPlugin AllocatorTraits Availability IpcKind KeepsAccounts
-        OwnAccounts PrivatePool Reservation Statistics SupportsClose SupportsLimits SupportsPeers SupportsPool
-        SupportsPrivatePools SupportsReservation SupportsStreams SupportsTrim SupportsUse
+        OwnAccounts PrivatePool Reservation Statistics SupportsClose SupportsLargestFree SupportsLimits SupportsPeers
+        SupportsPool SupportsPrivatePools SupportsReservation SupportsStreams SupportsTrim SupportsUse
     """,
     "capture": "CaptureMode Graph ScopedCapture capture_begin capture_end capture_launch",
     "configuration": "configure",
@@ -514,10 +275,10 @@ _HOMES = {
     "errors": """
         AccessError AccessWarning AllocatorContractError AllotmentError AllotmentWarning CaptureError
         ClosedError ConfigError ConfigWarning DeviceNotFoundError ForkedProcessError FreeFailedWarning
-        InvalidPointerError ObserverError ObserverWarning OutOfMemoryError PlatformError
-        PlatformUnavailableError PluginConflictError PluginDisabledError PluginError PluginIncompatibleError
-        PluginLoadError PluginUnavailableError ShuttingDownError SizeMismatchError TraceError
-        UnknownAllocatorError UnsupportedError
+        GuardError InvalidPointerError LeakWarning ObserverError ObserverWarning OutOfBoundsError
+        OutOfMemoryError PlatformError PlatformUnavailableError PluginConflictError PluginDisabledError
+        PluginError PluginIncompatibleError PluginLoadError PluginUnavailableError ShuttingDownError
+        SizeMismatchError TraceError UnknownAllocatorError UnsupportedError UseAfterFreeError
     """,
     "factories": "empty empty_like full full_like ones ones_like zeros zeros_like",
     "foreign": "from_pointer",
@@ -527,8 +288,12 @@ _HOMES = {
     """,
     "interchange": "asarray from_dlpack from_numpy",
     "ipc": "from_ipc_handle",
+    "labels": "label",
     "launching": "KernelAdapter LaunchRequest launch launch_dim register_kernel_adapter",
     "layers.accounting": "AccountedAllocator",
+    "layers.holder": "Holder LiveBlock",
+    "leaks": "check_guards expect_no_leaks live_blocks memory_holders",
+    "measurement": "Measurement MemoryCount ScopedMeasurement measure",
     "memory_kind": "MemoryKind",
     "memory_use": """
         clear_cache get_active_memory get_cache_limit get_cache_memory get_memory_limit get_peak_memory
@@ -548,6 +313,7 @@ _HOMES = {
     "session": "init simulate",
     "statistics": "memory_stats",
     "stream": "ScopedStream Stream get_stream set_stream synchronize_stream",
+    "summary": "MemoryRow MemorySummary memory_summary",
     "units": "MemoryAmount",
 }
 """The module of each public name."""

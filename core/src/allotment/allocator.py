@@ -188,6 +188,15 @@ class SupportsReservation(Protocol):
 
 
 @runtime_checkable
+class SupportsLargestFree(Protocol):
+    """An allocator that knows how large its largest idle block is."""
+
+    def largest_free(self) -> int:
+        """Return the bytes of the largest request that needs no memory to be moved or made. The driver is not asked."""
+        ...
+
+
+@runtime_checkable
 class SupportsLimits(Protocol):
     """An allocator that holds no more of the device than it is told, at the latest from the next request on."""
 

@@ -90,11 +90,14 @@ class OutOfMemoryError(AllotmentError, MemoryError):
         The names of both.
     tried
         What was done to get memory all the same, in order; ``None`` if nothing was.
+    holders
+        Who holds most of the device's memory, if the layer ``track`` knows; see `memory_holders`.
     hint
         What to do, where there is something particular to say.
     """
 
-    fields = ("requested", "in_use", "reserved", "free", "total", "limit", "device", "allocator", "tried", "hint")
+    fields: ClassVar[tuple[str, ...]] = ("requested", "in_use", "reserved", "free", "total", "limit", "device")
+    fields += ("allocator", "tried", "holders", "hint")
     requested: int
     in_use: int
     reserved: int | None
@@ -104,6 +107,7 @@ class OutOfMemoryError(AllotmentError, MemoryError):
     device: str
     allocator: str
     tried: tuple[str, ...] | None
+    holders: tuple[object, ...] | None
     hint: str | None
 
     def describe(self) -> str:
@@ -119,6 +123,7 @@ class OutOfMemoryError(AllotmentError, MemoryError):
             f"In use {amount(self.in_use)}, reserved {amount(self.reserved)}, device free {amount(self.free)} "
             f"of {amount(self.total)}, limit {amount(self.limit, 'none')}. "
             + (f"Tried in vain: {listed(self.tried)}. " if self.tried else "")
+            + (f"Largest holders: {'; '.join(map(str, self.holders))}. " if self.holders else "")
             + (self.hint or "Free arrays that are no longer needed, trim the allocators, or ask for less.")
         )
 
@@ -134,19 +139,23 @@ class InvalidPointerError(AllotmentError, ValueError):
         The name of the allocator that refused.
     owner
         The name of the allocator that has it live, if one has.
+    history
+        Where the last block at the address was allocated and freed, if the layer ``track`` knows.
     """
 
-    fields = ("pointer", "allocator", "owner")
+    fields = ("pointer", "allocator", "owner", "history")
     pointer: int
     allocator: str
     owner: str | None
+    history: str | None
 
     def describe(self) -> str:
         """Return the text of the error."""
         text = f"allocator {self.allocator!r} cannot free {self.pointer:#x}: "
         if self.owner is not None:
             return text + f"the block is live in allocator {self.owner!r}. Free it there."
-        return text + "it is not live here. It was freed before, is inside a block, or came from somewhere else."
+        text += "it is not live here. It was freed before, is inside a block, or came from somewhere else."
+        return f"{text} {self.history}" if self.history else text
 
 
 class SizeMismatchError(AllotmentError, ValueError):
@@ -197,6 +206,40 @@ class AllocatorContractError(AllotmentError, RuntimeError):
     def describe(self) -> str:
         """Return the text of the error."""
         return f"allocator {self.allocator!r} broke rule {self.rule} of the allocator contract: {self.problem}."
+
+
+class GuardError(AllotmentError, RuntimeError):
+    """The layer ``guard`` found that memory was written that is not the writer's.
+
+    Attributes
+    ----------
+    problem
+        What was done.
+    pointer, nbytes, device, allocator
+        The block, and the names of its device and allocator.
+    offset
+        Which byte was changed, counted from the block's first one: of several the nearest to the block, or the first.
+    sites
+        Where the block was allocated and freed, if the layer ``track`` is there too.
+    """
+
+    fields = ("problem", "pointer", "nbytes", "device", "allocator", "offset", "sites")
+
+    def describe(self) -> str:
+        """Return the text of the error."""
+        facts: dict[str, Any] = vars(self)
+        return (
+            "{problem}: byte {offset:,} of the block of {nbytes:,} bytes at {pointer:#x}, of allocator {allocator!r} "
+            "on {device!r}."
+        ).format_map(facts) + (f" {facts['sites']}" if facts["sites"] else "")
+
+
+class OutOfBoundsError(GuardError):
+    """Memory before or behind a block was written."""
+
+
+class UseAfterFreeError(GuardError):
+    """A block was written after it was freed."""
 
 
 class ClosedError(AllotmentError, ValueError):
@@ -550,3 +593,7 @@ class ConfigWarning(AllotmentWarning):
 
 class ObserverWarning(AllotmentWarning):
     """An observer failed while it was told what had happened."""
+
+
+class LeakWarning(AllotmentWarning):
+    """Blocks are live that should be freed."""

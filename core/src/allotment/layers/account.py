@@ -24,6 +24,7 @@ _SLOTS = (
     "_failed_allocations",
     "_failed_frees",
     "_hooks",
+    "_is_measured",
     "_is_observed",
     "_own_calls",
     "_retired",

@@ -13,6 +13,7 @@ from allotment.allocator import (
     AllocatorTraits,
     Statistics,
     SupportsClose,
+    SupportsLargestFree,
     SupportsLimits,
     SupportsReservation,
     SupportsTrim,
@@ -27,7 +28,9 @@ from allotment.errors import (
     SizeMismatchError,
     UnsupportedError,
 )
+from allotment.layers.holder import KnowsBlocks, largest_holders
 from allotment.layers.layer import Calls, ChangesKind, MemoryShortageError
+from allotment.layers.measure import Measure, meter
 from allotment.layers.observe import OUT_OF_MEMORY, TOLD, Observe
 from allotment.memory_kind import MemoryKind
 from allotment.units import check_range
@@ -83,6 +86,7 @@ class AccountedAllocator:
     else:
         _retired: bool
         _is_observed: bool
+        _is_measured: bool
         _hooks: registries.HookBus
         _own_calls: Calls | None
         _failed_allocations: int
@@ -158,7 +162,7 @@ class AccountedAllocator:
         self.traits: AllocatorTraits = getattr(allocator, "traits", None) or AllocatorTraits()
         self.declared_kind = _declared_kind(allocator, self.traits, device)
         self.memory_kind = self._kind_before_layers()
-        self._retired, self._own_calls = False, None
+        self._retired, self._own_calls, self._is_measured = False, None, False
         self._hooks = registries.current().hooks
         self._is_observed = self._hooks.watch(self)
         self.restore_calls()
@@ -169,6 +173,7 @@ class AccountedAllocator:
         self.proved_access = {}  # the access engine's: by which device, at which version of the grants
         self.graph_blocks = None  # the memory of it that graphs own; see `allotment.capture`
         device.captures.settle(self)
+        meter.watch(self)
 
     def __repr__(self) -> str:
         return (
@@ -193,7 +198,10 @@ class AccountedAllocator:
         return Calls(*self._guarded(allocate, deallocate), use)
 
     def _layers_in_force(self) -> tuple[Wraps, ...]:
-        return (Observe(self._hooks), *self.layers) if self._is_observed else self.layers
+        layers: tuple[Wraps, ...] = self.layers
+        if self._is_observed:
+            layers = (Observe(self._hooks), *layers)
+        return (Measure(), *layers) if self._is_measured else layers
 
     def _kind_before_layers(self) -> MemoryKind:
         kind = self.declared_kind
@@ -224,14 +232,26 @@ class AccountedAllocator:
 
     def observe(self, *, is_observed: bool) -> None:
         """Let observers hear of every block from now on, or nobody."""
-        if is_observed is self._is_observed:
+        if is_observed is not self._is_observed:
+            self._is_observed = is_observed
+            self._compose_anew()
+
+    def measure(self, *, is_measured: bool) -> None:
+        """Let scopes that measure count every block from now on, or none."""
+        if is_measured is not self._is_measured:
+            self._is_measured = is_measured
+            self._compose_anew()
+
+    def _compose_anew(self) -> None:
+        if self._retired:
             return
-        self._is_observed, self._own_calls = is_observed, None
-        if self.graph_blocks is not None:
-            self.graph_blocks.settle()
-        else:
-            self.restore_calls()
-            self.device.captures.settle(self)
+        with self.device.captures.lock:
+            self._own_calls = None
+            if self.graph_blocks is not None:
+                self.graph_blocks.settle()
+            else:
+                self.restore_calls()
+                self.device.captures.settle(self)
 
     def _put_calls(self, allocate: Callable[..., Any], deallocate: Callable[..., Any]) -> None:
         self._allocate, self._deallocate = allocate, deallocate
@@ -293,6 +313,7 @@ class AccountedAllocator:
             device=self.device.alias,
             allocator=self.name,
             tried=tried or None,
+            holders=_known(lambda: largest_holders(self.device)),
             hint=hint,
         )
         if TOLD not in tried:
@@ -318,7 +339,9 @@ class AccountedAllocator:
         if size is not None:
             raise SizeMismatchError(pointer=ptr, allocator=self.name, allocated=size, given=index(given))
         if not self._retired and (ptr, given) != (0, 0):
-            raise InvalidPointerError(pointer=index(ptr), allocator=self.name, owner=self._owner_of(ptr))
+            raise InvalidPointerError(
+                pointer=index(ptr), allocator=self.name, owner=self._owner_of(ptr), history=self._history_of(ptr)
+            )
 
     def _owner_of(self, ptr: int) -> str | None:
         accounts = [account for device in self.device.registry for account in list(device.accounts.values())]
@@ -326,6 +349,10 @@ class AccountedAllocator:
         if owner is None:
             return None
         return owner.name if owner.device is self.device else f"{owner.name} on {owner.device.alias}"
+
+    def _history_of(self, ptr: int) -> str | None:
+        known = (layer.history(ptr) for layer in self.layers if isinstance(layer, KnowsBlocks))
+        return next(known, None)
 
     def _free_failed(self, error: BaseException) -> NoReturn:
         """Raise why the allocator failed to take back a block, which stays on the books."""
@@ -367,6 +394,12 @@ class AccountedAllocator:
             failed_allocations=self._failed_allocations,
             failed_frees=self._failed_frees,
         )
+
+    def largest_free(self) -> int | None:
+        """Return the bytes of the largest request that needs no more of the device; ``None`` if nobody can say."""
+        if self._retired or not isinstance(self.allocator, SupportsLargestFree):
+            return None
+        return self.allocator.largest_free()
 
     def reset_peak(self) -> None:
         """Set the peaks to the current values; the counts stay."""

@@ -10,11 +10,9 @@ from functools import partial
 from threading import local
 from typing import TYPE_CHECKING, ClassVar
 
-from allotment.errors import PlatformError
+from allotment.layers.capture_status import is_captured
 from allotment.layers.layer import MemoryShortageError, Place, is_shortage
 from allotment.layers.observe import OUT_OF_MEMORY, TOLD
-from allotment.platform import CaptureStatus
-from allotment.stream import stream_in_force
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -119,7 +117,7 @@ class Ladder:
         return (
             is_shortage(error, self._device.platform)
             and not getattr(_climbing, "is_thread", False)
-            and not _is_captured(self._device, *stream)
+            and not is_captured(self._device, *stream)
         )
 
     def _climb(self, attempt: Callable[[], int], shortage: Exception, account: AccountedAllocator, size: int) -> int:
@@ -154,19 +152,6 @@ def _on_the_ladder() -> Iterator[None]:
         yield
     finally:
         _climbing.is_thread = False
-
-
-def _is_captured(device: Device, *stream: Stream) -> bool:
-    """Return whether a graph is captured that a rung could end, also by another library."""
-    if device.captures.on_devices:
-        return True
-    if device.is_cpu:
-        return False
-    handle = (stream[0] if stream else stream_in_force(device)).handle
-    try:
-        return device.platform.capture_status(handle, device.ordinal) is not CaptureStatus.NONE
-    except PlatformError:  # the null stream may not even be asked about, because of a capture
-        return True
 
 
 def _done(rung: Rung, account: AccountedAllocator, size: int) -> str:

@@ -26,9 +26,11 @@ BUILTIN: Final = MappingProxyType(
     {
         "fallback": "allotment.layers.fallback:Fallback",
         "fault": "allotment.layers.fault:Fault",
+        "guard": "allotment.layers.guard:Guard",
         "ladder": "allotment.layers.ladder:Ladder",
         "limit": "allotment.layers.limit:Limit",
         "prefetch": "allotment.layers.prefetch:Prefetch",
+        "track": "allotment.layers.track:Track",
     }
 )
 """The layers that core brings, by name."""

@@ -1,0 +1,67 @@
+"""Where in the program something was called."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from types import CodeType
+    from typing import TypeAlias
+
+    RawSite: TypeAlias = tuple[tuple[CodeType, int | None], ...]
+    """The frames as they are kept: nothing is formatted until somebody asks."""
+
+
+class Frame(NamedTuple):
+    """A line of the program that was being run."""
+
+    file: str
+    line: int
+    function: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line} in {self.function}"
+
+
+@dataclass(frozen=True, slots=True)
+class CallSite:
+    """The lines that led to a call, without those of Allotment and its plugins.
+
+    Parameters
+    ----------
+    frames
+        The frames, the innermost first.
+    """
+
+    frames: tuple[Frame, ...] = ()
+
+    def __str__(self) -> str:
+        return " < ".join(map(str, self.frames)) or "an unknown place"
+
+    @property
+    def innermost(self) -> str:
+        """The line that made the call, as text."""
+        return str(self.frames[0]) if self.frames else str(self)
+
+
+def capture_site(depth: int) -> RawSite:
+    """Return where the program is now, in at most ``depth`` frames."""
+    frame: Any = sys._getframe(1)  # the cheap way, which `inspect` takes too
+    found: list[tuple[CodeType, int | None]] = []
+    while frame is not None and len(found) < depth:
+        name = frame.f_globals.get("__name__")
+        if type(name) is not str or not (name.startswith(_OURS) or name == "allotment"):
+            found.append((frame.f_code, frame.f_lineno))
+        frame = frame.f_back
+    return tuple(found)
+
+
+_OURS: Final = ("allotment.", "allotment_")
+"""How the names of the modules of core and of plugins begin."""
+
+
+def read_site(raw: RawSite) -> CallSite:
+    """Return a call site to look at."""
+    return CallSite(tuple(Frame(code.co_filename, line or 0, code.co_qualname) for code, line in raw))

@@ -1,0 +1,34 @@
+"""Whether a graph is captured that a call could end or become part of."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from allotment.errors import PlatformError
+from allotment.platform import CaptureStatus
+from allotment.stream import stream_in_force
+
+if TYPE_CHECKING:
+    from allotment.device import Device
+    from allotment.stream import Stream
+
+
+def is_captured(device: Device, *stream: Stream) -> bool:
+    """Return whether a graph is captured, also by another library.
+
+    Parameters
+    ----------
+    device
+        The device.
+    *stream
+        The stream that is asked about; the one in force if not given.
+    """
+    if device.captures.on_devices:
+        return True
+    if device.is_cpu:
+        return False
+    handle = (stream[0] if stream else stream_in_force(device)).handle
+    try:
+        return device.platform.capture_status(handle, device.ordinal) is not CaptureStatus.NONE
+    except PlatformError:  # the null stream may not even be asked about, because of a capture
+        return True
