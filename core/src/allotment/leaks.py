@@ -7,11 +7,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 from warnings import warn
 
-from allotment._names import normalise_name
-from allotment.device import device_registry, find_device
 from allotment.errors import LeakWarning, UnsupportedError
 from allotment.layers.guard import Guard
 from allotment.layers.track import Track, leak_report
+from allotment.statistics import accounts_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -109,13 +108,5 @@ def check_guards(device: DeviceLike = None, allocator: str | None = None) -> Non
 
 
 def _layers(kind: type[T], device: DeviceLike, allocator: str | None) -> list[T]:
-    devices = list(device_registry()) if device is None else [find_device(device)]
-    wanted = None if allocator is None else normalise_name(allocator)
-    layers: list[object] = [
-        layer
-        for each in devices
-        for account in list(each.accounts.values())
-        if wanted is None or normalise_name(account.name) == wanted
-        for layer in account.layers
-    ]
+    layers: list[object] = [layer for account in accounts_of(device, allocator) for layer in account.layers]
     return [layer for layer in layers if isinstance(layer, kind)]

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from allotment._names import normalise_name
-from allotment.device import device_registry, find_device
+from allotment.statistics import accounts_of
 from allotment.units import format_bytes
 
 if TYPE_CHECKING:
@@ -145,17 +144,13 @@ def memory_summary(device: DeviceLike = None, allocator: str | None = None) -> M
     DeviceNotFoundError
         If there is no such device.
     """
-    devices = list(device_registry()) if device is None else [find_device(device)]
-    wanted = None if allocator is None else normalise_name(allocator)
     rows = [
         MemoryRow(
-            device=each.alias,
+            device=account.device.alias,
             allocator=account.name,
             statistics=account.statistics(),
             largest_free=account.largest_free(),
         )
-        for each in devices
-        for account in list(each.accounts.values())
-        if wanted is None or normalise_name(account.name) == wanted
+        for account in accounts_of(device, allocator)
     ]
     return MemorySummary(tuple(rows))

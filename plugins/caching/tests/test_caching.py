@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 from dataclasses import fields
 from typing import TYPE_CHECKING
@@ -305,3 +306,23 @@ def test_a_missing_compiled_engine_is_told(monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr(_allocator, "compiled_module", object)
     assert CachingAllocator.diagnosis() is None
+
+
+def test_functions_in_c_allocate_and_free_from_the_same_accounts(sim: SimulatedPlatform, engine: str) -> None:
+    allocator = al.get_allocator("caching", "cuda:0", engine=engine)
+    if engine == "python":
+        with pytest.raises(al.UnsupportedError, match="compiled twin"):
+            allocator.allocator.c_functions()
+        return
+    functions = allocator.allocator.c_functions()
+    allocate = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int, ctypes.c_void_p)(
+        functions["torch_allocate"]
+    )
+    free = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int, ctypes.c_void_p)(
+        functions["torch_free"]
+    )
+
+    ptr = allocate(5000, 0, None)
+    assert allocator.statistics().current == 5000
+    free(ptr, 5000, 0, None)
+    assert allocator.statistics().current == 0

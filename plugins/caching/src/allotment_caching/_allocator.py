@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import count
 from typing import TYPE_CHECKING, ClassVar
 
-from allotment import API_VERSION, AllocatorTraits, Availability, MemoryKind, Reservation, get_stream
+from allotment import API_VERSION, AllocatorTraits, Availability, MemoryKind, Reservation, UnsupportedError, get_stream
 from allotment_caching._options import CachingOptions, Policy
 from allotment_caching._supply import PlatformSupply
 from allotment_caching._twins import compiled_module, make_engine
@@ -148,6 +148,26 @@ class CachingAllocator:
         """Let a device touch all memory of this allocator, present and future, or not; managed memory is everyone's."""
         if not self.options.mlx_managed:
             self._engine.share(peer.ordinal, enable)
+
+    def c_functions(self) -> dict[str, int]:
+        """Return the addresses of two functions in C that hold no interpreter lock, for PyTorch's pluggable allocator.
+
+        Returns
+        -------
+        dict
+            ``torch_allocate``, ``void *(ssize_t size, int device, cudaStream_t stream)``, and ``torch_free``,
+            ``void (void *ptr, ssize_t size, int device, cudaStream_t stream)``. They serve this device from this
+            allocator from now on, whose engine is never freed then.
+
+        Raises
+        ------
+        UnsupportedError
+            If the engine in Python is used.
+        """
+        if not self.is_compiled:
+            raise UnsupportedError("the caching engine in Python has no functions in C: its compiled twin has them")
+        functions: dict[str, int] = self._engine.serve(self.device.ordinal)  # type: ignore[attr-defined]  # of the twin
+        return functions
 
     def close(self) -> None:
         """Give everything back."""
