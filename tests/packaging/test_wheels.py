@@ -35,11 +35,12 @@ def source_files(member):
     files = (path for path in (member / "src").rglob("*") if path.is_file() and "__pycache__" not in path.parts)
     # What is compiled, and what of it a checkout made in place, is no source of a wheel.
     return sorted(
-        path.relative_to(member / "src").as_posix() for path in files if path.suffix not in COMPILED | {".c", ".h"}
+        path.relative_to(member / "src").as_posix() for path in files if path.suffix not in COMPILED | TO_BE_COMPILED
     )
 
 
 COMPILED = {".so", ".pyd"}
+TO_BE_COMPILED = {".c", ".h", ".cpp", ".hpp", ".pyx"}
 
 
 def test_there_is_a_wheel_of_each_member(wheels):
