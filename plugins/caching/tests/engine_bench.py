@@ -17,6 +17,9 @@ from allotment_caching.engine.mlx_cache import MlxCache, MlxSettings
 from allotment_caching.engine.streams import Streams
 
 if TYPE_CHECKING:
+    import random
+    from collections.abc import Sequence
+
     from counting_supply import CountingSupply
 
 
@@ -108,3 +111,20 @@ def mlx_benches(make: Make, settings: MlxSettings, supplies: list[CountingSupply
     """Return the cache of the policy "mlx", and an engine for each device."""
     cache = MlxCache(settings) if make is python_bench else compiled_module().MlxCache(settings)
     return cache, [make(supply, cache, ordinal) for ordinal, supply in enumerate(supplies)]
+
+
+def act_at_random(twins: Any, chance: random.Random, sizes: Sequence[int], step: int) -> None:
+    """Make one call, by chance, on both engines: mostly an allocation or a free."""
+    act = chance.random()
+    if act < 0.5 or not twins.live:
+        twins.allocate(chance.choice(sizes), chance.randrange(4))
+    elif act < 0.93:
+        twins.free(chance.randrange(len(twins.live)))
+    elif act < 0.96:
+        twins.use(chance.randrange(len(twins.live)), chance.randrange(4))
+    elif act < 0.98:
+        stream, hold = chance.randrange(4), chance.random() < 0.4
+        twins.both(lambda bench: (bench.supply.hold if hold else bench.supply.finish)(stream))
+    else:
+        for bench in twins.benches:
+            bench.supply.clock = step

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from counting_supply import MIB, CountingSupply
-from engine_bench import FakeStream, Refused, compiled_bench, mlx_benches, python_bench
+from engine_bench import FakeStream, Refused, act_at_random, compiled_bench, mlx_benches, python_bench
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from mlx_bench import MENDED, MLX
@@ -206,19 +206,7 @@ def test_the_twins_agree_over_many_steps(given: MlxSettings, seed: int) -> None:
     chance = random.Random(seed)
     sizes = [4, 8, 200, 4096, 70_000, MIB, 3 * MIB, 21 * MIB]
     for step in range(STEPS):
-        act, device = chance.random(), chance.choice(twins.devices)
-        if act < 0.5 or not device.live:
-            device.allocate(chance.choice(sizes), chance.randrange(4))
-        elif act < 0.93:
-            device.free(chance.randrange(len(device.live)))
-        elif act < 0.96:
-            device.use(chance.randrange(len(device.live)), chance.randrange(4))
-        elif act < 0.98:
-            stream, hold = chance.randrange(4), chance.random() < 0.4
-            device.both(lambda bench: (bench.supply.hold if hold else bench.supply.finish)(stream))  # noqa: B023
-        else:
-            for bench in device.benches:
-                bench.supply.clock = step
+        act_at_random(chance.choice(twins.devices), chance, sizes, step)
         if step % 97 == 0:
             twins.check()
     twins.check()

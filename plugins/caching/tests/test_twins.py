@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from counting_supply import GIB, MIB, CountingSupply, MisuseError
-from engine_bench import Bench, FakeStream, Refused, compiled_bench, python_bench
+from engine_bench import Bench, FakeStream, Refused, act_at_random, compiled_bench, python_bench
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -196,19 +196,7 @@ def test_the_twins_agree_over_many_steps(granule: int, seed: int) -> None:
     chance = random.Random(seed)
     sizes = [512, 600, 4096, 70_000, MIB, 3 * MIB, 21 * MIB]
     for step in range(STEPS):
-        act = chance.random()
-        if act < 0.5 or not twins.live:
-            twins.allocate(chance.choice(sizes), chance.randrange(4))
-        elif act < 0.93:
-            twins.free(chance.randrange(len(twins.live)))
-        elif act < 0.96:
-            twins.use(chance.randrange(len(twins.live)), chance.randrange(4))
-        elif act < 0.98:
-            stream, hold = chance.randrange(4), chance.random() < 0.4
-            twins.both(lambda bench: (bench.supply.hold if hold else bench.supply.finish)(stream))  # noqa: B023
-        else:
-            for bench in twins.benches:
-                bench.supply.clock = step
+        act_at_random(twins, chance, sizes, step)
         if step % 97 == 0:
             twins.check()
     twins.check()

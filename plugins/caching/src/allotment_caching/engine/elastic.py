@@ -36,7 +36,7 @@ SEGMENTS: Final = ((MIB, 2 * MIB), (10 * MIB, 20 * MIB))
 SEGMENT_GRANULE: Final = 2 * MIB
 LENT_PER_MADE: Final = 2
 """How much memory may move between streams, as a multiple of what was made. On a recorded pipeline of three streams 0
-holds 1.32 x what is live at most, 2 holds 1.15 x, and no bound 1.04 x with 800 moves in each later pass."""
+holds 1.32 x what is live at most, 2 holds 1.14 x, and no bound 1.05 x with 750 mappings in each later pass."""
 REGIONS_PER_DEVICE: Final = 4
 """A heap's range of addresses, as a multiple of the device's memory."""
 RELEASED: Final = -1
