@@ -21,6 +21,7 @@ ONE_BY_ONE: dict[str, list[Any]] = {
     "ladder": ["ladder"],
     "fallback": [{"fallback": "host"}],
     "fault": [{"fault": 2**62}],
+    "track": ["track"],
 }
 ALL = [layer for name in ("fallback", "ladder", "limit", "fault") for layer in ONE_BY_ONE[name]]
 
@@ -32,6 +33,7 @@ def comparisons() -> Iterator[Comparison]:
     if device.is_cuda:
         for name in ("mempool", "caching"):
             yield around(device, name)
+        yield measured(device)
         yield prefetch(device)
 
 
@@ -45,7 +47,7 @@ def around_free_list() -> Comparison:
 
     contenders = {"no layer": contender([]), "layers = []": contender([])}
     contenders |= {name: contender(layers) for name, layers in ONE_BY_ONE.items()}
-    contenders["all of these"] = contender(ALL)
+    contenders["fallback, ladder, limit and fault"] = contender(ALL)
     with registry.use(registry.Registry()):  # its observer sees what is made here, and nothing else
         registry.current().hooks.register(Idle())
         contenders["an observer that does nothing"] = pair(account(FreeList(), device, "free list"), SIZE)
@@ -57,9 +59,17 @@ def around(device: al.Device, name: str) -> Comparison:
     fallback = [{"fallback": "managed"}]
     contenders = {"no layer": pair(al.get_allocator(name, device), SIZE)}
     contenders["layers = []"] = pair(al.get_allocator(name, device, layers=[]), SIZE)
-    for layer, layers in ({**ONE_BY_ONE, "fallback": fallback, "all of these": [*fallback, *ALL[1:]]}).items():
+    own = {"fallback": fallback, "guard": ["guard"], "fallback, ladder, limit and fault": [*fallback, *ALL[1:]]}
+    for layer, layers in ({**ONE_BY_ONE, **own}).items():
         contenders[layer] = pair(al.get_allocator(name, device, layers=layers), SIZE)
     return compare(f"allocate + deallocate with {name}, {SIZE} B", contenders, _none_costs_nothing())
+
+
+def measured(device: al.Device) -> Comparison:
+    """Measure allocators while a scope of `allotment.measure` counts their blocks."""
+    with al.measure("benchmark"):
+        contenders = {name: pair(al.get_allocator(name, device), SIZE) for name in ("mempool", "caching")}
+        return compare(f"allocate + deallocate in a scope of al.measure, {SIZE} B", contenders)
 
 
 def prefetch(device: al.Device) -> Comparison:
