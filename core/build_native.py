@@ -9,7 +9,11 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-MODULES = ("allotment._array_memory_native", "allotment.layers._ledger_native")
+MODULES = (
+    "allotment._array_memory_native",
+    "allotment.bridges._express_native",
+    "allotment.layers._ledger_native",
+)
 """Each has a twin in Python, which has the same name without ``_native``."""
 
 

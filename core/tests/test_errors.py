@@ -9,6 +9,7 @@ from allotment.errors import (
     AccessError,
     AllocatorContractError,
     AllotmentError,
+    BridgeError,
     CaptureError,
     ClosedError,
     ConfigError,
@@ -27,6 +28,7 @@ from allotment.errors import (
     PluginIncompatibleError,
     PluginLoadError,
     PluginUnavailableError,
+    ServingError,
     ShuttingDownError,
     SizeMismatchError,
     TraceError,
@@ -82,6 +84,16 @@ MESSAGES = [
         (
             "out of memory: 1 bytes asked of allocator 'a' on 'cpu'. In use 0 bytes, reserved 0 bytes, "
             "device free unknown of unknown, limit 8 bytes. Raise the limit."
+        ),
+    ),
+    (
+        OutOfMemoryError(
+            requested=600, in_use=100, reserved=1000, largest_free=500, device="cpu", allocator="a", hint="Trim it."
+        ),
+        (
+            "out of memory: 600 bytes asked of allocator 'a' on 'cpu'. In use 100 bytes, reserved 1000 bytes, "
+            "largest idle block 500 bytes, device free unknown of unknown, limit none. "
+            "What is idle would be enough, but it is fragmented. Trim it."
         ),
     ),
     (
@@ -232,6 +244,15 @@ MESSAGES = [
             "Did you mean 'allotment_after_allocate'?"
         ),
     ),
+    (
+        BridgeError(bridge="torch", cause="its allocator is in use", remedy="Install the bridge first."),
+        "the bridge to 'torch' cannot be used so: its allocator is in use. Install the bridge first.",
+    ),
+    (
+        BridgeError(bridge="torch", cause="its allocator is in use"),
+        "the bridge to 'torch' cannot be used so: its allocator is in use.",
+    ),
+    (ServingError("the port is taken"), "the port is taken"),
     (
         ObserverError(observer="my_observer", problem="it is not registered"),
         "observer 'my_observer' was refused: it is not registered.",

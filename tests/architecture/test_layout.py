@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 
 LAYERS = (
-    {"_names", "_process", "_scope", "_twins", "_version", "units"},
+    {"_names", "_process", "_scope", "_twins", "_version", "_wording", "units"},
     {"_layout", "allocator", "dtypes", "errors", "labels", "memory_kind"},
     {"configuration"},
     {"platform"},
@@ -33,7 +33,9 @@ LAYERS = (
     {"_array", "_array_memory", "_dlpack", "_foreign_memory", "copying", "factories", "foreign", "interchange", "ipc"},
     {"access"},
     {"launching", "capture"},
-    {"leaks", "measurement", "memory_use", "report", "session", "statistics", "summary", "trace"},
+    {"bridges"},
+    {"leaks", "measurement", "memory_use", "recording", "report", "session", "statistics", "summary", "trace"},
+    {"serving"},
     {""},
     {"cli", "__main__", "testing"},
 )

@@ -63,7 +63,7 @@ def test_every_field_of_an_error_has_a_meaning(part):
 def test_every_command_is_described(part):
     text = part("commands")
 
-    for command in ("demo", "devices", "allocators", "doctor", "config show"):
+    for command in ("demo", "devices", "allocators", "doctor", "config show", "watch"):
         assert f"## allotment {command}\n" in text
 
 

@@ -62,3 +62,16 @@ def test_a_double_free_is_named_with_the_lines_of_both_frees(tmp_path):
     assert f"allocated at {place(name, 'ptr = pool.allocate', 'produce')} < " in told
     assert f"and freed at {place(name, 'pool.deallocate(ptr, SIZE)', 'consume')} < " in told
     assert f'File "{second.rpartition(":")[0]}", line {second.rpartition(":")[2].replace(" in", ", in")}' in done.stderr
+
+
+def test_a_fragmented_allocator_is_named_with_the_line_whose_blocks_are_in_the_way(tmp_path):
+    name = "fragmentation.py"
+    done = run(name, tmp_path)
+    told = done.stderr.splitlines()[-1]
+
+    assert done.returncode == 1
+    assert "OutOfMemoryError: out of memory: 209,715,200 bytes (200 MiB) asked of allocator 'arena'" in told
+    assert "reserved 536,870,912 bytes (512 MiB), largest idle block 15,728,640 bytes (15 MiB)" in told
+    assert "What is idle would be enough, but it is fragmented." in told
+    holder = "33,554,432 bytes in 32 blocks of 'arena' labelled 'statistics' from "
+    assert holder + place(name, "return batch, al.empty", "batch_and_statistics") in told

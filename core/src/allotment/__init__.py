@@ -26,12 +26,15 @@ if TYPE_CHECKING:
         AllocatorPlugin as AllocatorPlugin,
         AllocatorTraits as AllocatorTraits,
         Availability as Availability,
+        CClient as CClient,
+        CFunctions as CFunctions,
         IpcKind as IpcKind,
         KeepsAccounts as KeepsAccounts,
         OwnAccounts as OwnAccounts,
         PrivatePool as PrivatePool,
         Reservation as Reservation,
         Statistics as Statistics,
+        SupportsCFunctions as SupportsCFunctions,
         SupportsClose as SupportsClose,
         SupportsLargestFree as SupportsLargestFree,
         SupportsLimits as SupportsLimits,
@@ -42,6 +45,15 @@ if TYPE_CHECKING:
         SupportsStreams as SupportsStreams,
         SupportsTrim as SupportsTrim,
         SupportsUse as SupportsUse,
+    )
+    from allotment.bridges import (
+        Bridge as Bridge,
+        BridgeState as BridgeState,
+        BridgeStatus as BridgeStatus,
+        Delivery as Delivery,
+        install as install,
+        status as status,
+        uninstall as uninstall,
     )
     from allotment.capture import (
         CaptureMode as CaptureMode,
@@ -94,6 +106,7 @@ if TYPE_CHECKING:
         AllocatorContractError as AllocatorContractError,
         AllotmentError as AllotmentError,
         AllotmentWarning as AllotmentWarning,
+        BridgeError as BridgeError,
         CaptureError as CaptureError,
         ClosedError as ClosedError,
         ConfigError as ConfigError,
@@ -116,6 +129,7 @@ if TYPE_CHECKING:
         PluginIncompatibleError as PluginIncompatibleError,
         PluginLoadError as PluginLoadError,
         PluginUnavailableError as PluginUnavailableError,
+        ServingError as ServingError,
         ShuttingDownError as ShuttingDownError,
         SizeMismatchError as SizeMismatchError,
         TraceError as TraceError,
@@ -210,6 +224,10 @@ if TYPE_CHECKING:
         set_mempool_release_threshold as set_mempool_release_threshold,
         trim_mempool as trim_mempool,
     )
+    from allotment.recording import (
+        Recording as Recording,
+        record as record,
+    )
     from allotment.registry import (
         PluginOrigin as PluginOrigin,
         PluginRecord as PluginRecord,
@@ -231,6 +249,13 @@ if TYPE_CHECKING:
         set_device_allocator as set_device_allocator,
         set_mempool_enabled as set_mempool_enabled,
     )
+    from allotment.serving import (
+        MetricsServer as MetricsServer,
+        StatusServer as StatusServer,
+        serve_metrics as serve_metrics,
+        serve_status as serve_status,
+        watch as watch,
+    )
     from allotment.session import (
         init as init,
         simulate as simulate,
@@ -250,6 +275,9 @@ if TYPE_CHECKING:
         MemorySummary as MemorySummary,
         memory_summary as memory_summary,
     )
+    from allotment.trace import (
+        memory_snapshot as memory_snapshot,
+    )
     from allotment.units import (
         MemoryAmount as MemoryAmount,
     )
@@ -259,10 +287,12 @@ _HOMES = {
     "_array": "Array",
     "access": "AccessReport Verdict can_access explain_access reset_access_warnings",
     "allocator": """
-        API_VERSION AccountAnswers Allocator AllocatorPlugin AllocatorTraits Availability IpcKind KeepsAccounts
-        OwnAccounts PrivatePool Reservation Statistics SupportsClose SupportsLargestFree SupportsLimits SupportsPeers
-        SupportsPool SupportsPrivatePools SupportsReservation SupportsStreams SupportsTrim SupportsUse
+        API_VERSION AccountAnswers Allocator AllocatorPlugin AllocatorTraits Availability CClient CFunctions IpcKind
+        KeepsAccounts OwnAccounts PrivatePool Reservation Statistics SupportsCFunctions SupportsClose
+        SupportsLargestFree SupportsLimits SupportsPeers SupportsPool SupportsPrivatePools SupportsReservation
+        SupportsStreams SupportsTrim SupportsUse
     """,
+    "bridges": "Bridge BridgeState BridgeStatus Delivery install status uninstall",
     "capture": "CaptureMode Graph ScopedCapture capture_begin capture_end capture_launch",
     "configuration": "configure",
     "copying": "array clone copy",
@@ -273,11 +303,11 @@ _HOMES = {
     """,
     "dtypes": "float16 float32 float64 int16 int32 int64 int8 uint16 uint32 uint64 uint8",
     "errors": """
-        AccessError AccessWarning AllocatorContractError AllotmentError AllotmentWarning CaptureError
+        AccessError AccessWarning AllocatorContractError AllotmentError AllotmentWarning BridgeError CaptureError
         ClosedError ConfigError ConfigWarning DeviceNotFoundError ForkedProcessError FreeFailedWarning
         GuardError InvalidPointerError LeakWarning ObserverError ObserverWarning OutOfBoundsError
         OutOfMemoryError PlatformError PlatformUnavailableError PluginConflictError PluginDisabledError
-        PluginError PluginIncompatibleError PluginLoadError PluginUnavailableError ShuttingDownError
+        PluginError PluginIncompatibleError PluginLoadError PluginUnavailableError ServingError ShuttingDownError
         SizeMismatchError TraceError UnknownAllocatorError UnsupportedError UseAfterFreeError
     """,
     "factories": "empty empty_like full full_like ones ones_like zeros zeros_like",
@@ -304,16 +334,19 @@ _HOMES = {
         get_mempool_release_threshold get_mempool_used_mem_current get_mempool_used_mem_high
         set_mempool_release_threshold trim_mempool
     """,
+    "recording": "Recording record",
     "registry": "PluginOrigin PluginRecord PluginStatus list_allocators register_allocator",
     "report": "startup_report",
     "selection": """
         ScopedAllocator ScopedMempool get_allocator get_device_allocator is_mempool_enabled
         is_mempool_supported set_cuda_allocator set_device_allocator set_mempool_enabled
     """,
+    "serving": "MetricsServer StatusServer serve_metrics serve_status watch",
     "session": "init simulate",
     "statistics": "memory_stats",
     "stream": "ScopedStream Stream get_stream set_stream synchronize_stream",
     "summary": "MemoryRow MemorySummary memory_summary",
+    "trace": "memory_snapshot",
     "units": "MemoryAmount",
 }
 """The module of each public name."""

@@ -327,6 +327,10 @@ class OwnAccounts(Protocol):
         """Return whether a block at an address is booked."""
         ...
 
+    def blocks(self) -> list[tuple[int, int]]:
+        """Return the address of each booked block, and the size that was asked for."""
+        ...
+
     def reset_peak(self) -> None:
         """Set the peak to what is handed out now."""
         ...
@@ -341,6 +345,75 @@ class KeepsAccounts(Allocator, SupportsStreams, Protocol):
 
     def open_accounts(self, answers: AccountAnswers, /) -> OwnAccounts:
         """Return the accounts. Called once."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CFunctions:
+    """Functions in C that serve one device without the interpreter lock, by their addresses.
+
+    Parameters
+    ----------
+    allocate
+        ``void *(ssize_t size, int device, cudaStream_t stream)``; null if the memory is not to be had.
+    free
+        ``void (void *ptr, ssize_t size, int device, cudaStream_t stream)``.
+    """
+
+    allocate: int
+    free: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CClient:
+    """Functions in C that serve one caller, who finds the stream itself, by their addresses.
+
+    Parameters
+    ----------
+    param
+        What both are given first.
+    allocate
+        ``void *(void *param, size_t size, int device)``; null if the memory is not to be had.
+    free
+        ``void (void *param, void *ptr, int device)``.
+    """
+
+    param: int
+    allocate: int
+    free: int
+
+
+@runtime_checkable
+class SupportsCFunctions(Protocol):
+    """An allocator that libraries can call in C. What they allocate is on its own accounts, past all layers."""
+
+    def c_functions(self) -> CFunctions:
+        """Return functions for a library that names device and stream, as PyTorch does. They serve for ever.
+
+        Raises
+        ------
+        UnsupportedError
+            If there are none here, or another allocator serves the device so.
+        """
+        ...
+
+    def c_client(self, find_stream: int, find_owner: Callable[[], object] | None = None, /) -> CClient:
+        """Return functions for a library that has a current stream, as CuPy does. They serve for ever.
+
+        Parameters
+        ----------
+        find_stream
+            The address of ``intptr_t (void)``, which returns the ``cudaStream_t`` to allocate on. It is called with
+            the interpreter lock as the library holds it.
+        find_owner
+            Returns the library's object of that same stream, for `Stream.from_external`: it is kept alive as long as
+            the allocator may ask whether the stream's work is done. Called where a stream is new to the allocator.
+
+        Raises
+        ------
+        UnsupportedError
+            If there are none here.
+        """
         ...
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform as python_platform
 from dataclasses import dataclass
+from importlib import import_module
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Final, cast
 from weakref import WeakSet, WeakValueDictionary
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from allotment.stream import Stream
 
 CPU: Final = "cpu"
+_SERVING: Final = "allotment.serving"
+"""What tells other processes how memory stands. It is above this module, and imported where it is configured only."""
 
 
 class Device:
@@ -382,8 +385,23 @@ def device_registry() -> DeviceRegistry:
         with _lock:
             registry = _registry
             if registry is None or registry.serves is not platform:
-                registry = _registry = _known_registry(platform)
+                found = _known_registry(platform)
+                _serve_if_configured()
+                registry = _registry = found
     return registry
+
+
+def registry_in_use() -> DeviceRegistry | None:
+    """Return the devices that were last in use; ``None`` while none was. Chooses no platform."""
+    return _registry
+
+
+def _serve_if_configured() -> None:
+    current = configuration.current()
+    if current.values.watch or current.values.metrics.port is not None:
+        import_module(_SERVING).serve_configured()
+    for key in ("watch", "metrics.port", "metrics.address"):
+        current.seal(key)
 
 
 def _known_registry(platform: Platform) -> DeviceRegistry:

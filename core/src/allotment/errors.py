@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from allotment.units import format_bytes
+from allotment._wording import amount, listed, nearest, sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
 
 class AllotmentError(Exception):
@@ -49,27 +49,7 @@ def _rebuild(error: type[AllotmentError], facts: dict[str, Any]) -> AllotmentErr
     return error(**facts)
 
 
-def nearest(name: str, candidates: Sequence[str]) -> str:
-    """Return a sentence that offers the candidate most like ``name``, or nothing."""
-    from difflib import get_close_matches
-
-    spellings = {candidate.lower(): candidate for candidate in candidates}
-    matches = get_close_matches(str(name).lower(), spellings, n=1)
-    return f" Did you mean {spellings[matches[0]]!r}?" if matches else ""
-
-
-def _sentence(text: str) -> str:
-    """Return text with the full stop that ends it, which a reason from elsewhere may have or not."""
-    return text if text.endswith((".", "!", "?")) else f"{text}."
-
-
-def listed(names: Sequence[str]) -> str:
-    """Return names as a list to read, ``none`` if there are none."""
-    return ", ".join(names) if names else "none"
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# Memory
+# ---- Memory ----------------------------------------------------------------------------------------------------------
 
 
 class OutOfMemoryError(AllotmentError, MemoryError):
@@ -94,10 +74,12 @@ class OutOfMemoryError(AllotmentError, MemoryError):
         Who holds most of the device's memory, if the layer ``track`` knows; see `memory_holders`.
     hint
         What to do, where there is something particular to say.
+    largest_free
+        The largest idle block of what is reserved; ``None`` where the allocator could not say.
     """
 
     fields: ClassVar[tuple[str, ...]] = ("requested", "in_use", "reserved", "free", "total", "limit", "device")
-    fields += ("allocator", "tried", "holders", "hint")
+    fields += ("allocator", "tried", "holders", "hint", "largest_free")
     requested: int
     in_use: int
     reserved: int | None
@@ -109,19 +91,23 @@ class OutOfMemoryError(AllotmentError, MemoryError):
     tried: tuple[str, ...] | None
     holders: tuple[object, ...] | None
     hint: str | None
+    largest_free: int | None
+
+    @property
+    def is_fragmented(self) -> bool:
+        """Whether what is idle would be enough, and only lies in pieces that are too small."""
+        return (
+            self.largest_free is not None and self.largest_free < self.requested <= (self.reserved or 0) - self.in_use
+        )
 
     def describe(self) -> str:
         """Return the text of the error."""
-
-        def amount(nbytes: int | None, unknown: str = "unknown") -> str:
-            if nbytes is None:
-                return unknown
-            return f"{nbytes:,} bytes ({format_bytes(nbytes)})" if nbytes >= 1024 else f"{nbytes} bytes"
-
+        idle = "" if self.largest_free is None else f"largest idle block {amount(self.largest_free)}, "
         return (
             f"out of memory: {amount(self.requested)} asked of allocator {self.allocator!r} on {self.device!r}. "
-            f"In use {amount(self.in_use)}, reserved {amount(self.reserved)}, device free {amount(self.free)} "
+            f"In use {amount(self.in_use)}, reserved {amount(self.reserved)}, {idle}device free {amount(self.free)} "
             f"of {amount(self.total)}, limit {amount(self.limit, 'none')}. "
+            + ("What is idle would be enough, but it is fragmented. " if self.is_fragmented else "")
             + (f"Tried in vain: {listed(self.tried)}. " if self.tried else "")
             + (f"Largest holders: {'; '.join(map(str, self.holders))}. " if self.holders else "")
             + (self.hint or "Free arrays that are no longer needed, trim the allocators, or ask for less.")
@@ -246,8 +232,7 @@ class ClosedError(AllotmentError, ValueError):
     """Something was used after it was closed."""
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Platform and devices
+# ---- Platform and devices --------------------------------------------------------------------------------------------
 
 
 class PlatformError(AllotmentError, RuntimeError):
@@ -298,7 +283,7 @@ class PlatformUnavailableError(AllotmentError, RuntimeError):
 
     def describe(self) -> str:
         """Return the text of the error."""
-        return _sentence(f"platform {self.platform!r} is not available: {self.reason}") + (
+        return sentence(f"platform {self.platform!r} is not available: {self.reason}") + (
             f" {self.remedy}" if self.remedy else ""
         )
 
@@ -394,8 +379,7 @@ class AccessError(AllotmentError, RuntimeError):
         )
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Plugins
+# ---- Plugins ---------------------------------------------------------------------------------------------------------
 
 
 class PluginError(AllotmentError):
@@ -407,12 +391,10 @@ class PluginError(AllotmentError):
         The name that was asked for.
     distribution
         The distribution that provides it, with its version, where known.
-    cause
-        What went wrong.
+    cause, remedy
+        What went wrong, and what to do.
     usable
         Names that can be used here.
-    remedy
-        What to do.
     """
 
     fields: ClassVar[tuple[str, ...]] = ("allocator", "distribution", "cause", "usable", "remedy")
@@ -429,7 +411,7 @@ class PluginError(AllotmentError):
         cause = f": {self.cause}" if self.cause else ""
         remedy = f" {self.remedy}" if self.remedy else ""
         usable = f" Usable here: {listed(self.usable)}." if self.usable is not None else ""
-        return _sentence(f"allocator {self.allocator!r}{origin} {self.verb}{cause}") + f"{remedy}{usable}"
+        return sentence(f"allocator {self.allocator!r}{origin} {self.verb}{cause}") + f"{remedy}{usable}"
 
 
 class UnknownAllocatorError(PluginError, LookupError):
@@ -504,14 +486,12 @@ class ObserverError(AllotmentError, ValueError):
 
     def describe(self) -> str:
         """Return the text of the error."""
-        text = f"observer {self.observer!r} was refused: {self.problem}."
-        if self.accepted is None:
-            return text
-        return f"{text} Hooks: {listed(self.accepted)}.{nearest(self.hook or '', self.accepted)}"
+        known = self.accepted or ()
+        hooks = f" Hooks: {listed(known)}.{nearest(self.hook or '', known)}" if self.accepted is not None else ""
+        return f"observer {self.observer!r} was refused: {self.problem}.{hooks}"
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Configuration
+# ---- Configuration, traces, other processes --------------------------------------------------------------------------
 
 
 class ConfigError(AllotmentError, ValueError):
@@ -537,15 +517,11 @@ class ConfigError(AllotmentError, ValueError):
 
     def describe(self) -> str:
         """Return the text of the error."""
-        text = _sentence(f"{self.origin}: {self.key}: {self.problem}" if self.key else f"{self.origin}: {self.problem}")
+        text = sentence(": ".join(filter(None, (self.origin, self.key, self.problem))))
         if self.accepted is None:
             return text
-        last = self.key.rpartition(".")[2] if self.key else ""
+        last = (self.key or "").rpartition(".")[2]
         return f"{text} Accepted here: {listed(self.accepted)}.{nearest(last, self.accepted)}"
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# Traces
 
 
 class TraceError(AllotmentError, ValueError):
@@ -568,11 +544,36 @@ class TraceError(AllotmentError, ValueError):
 
     def describe(self) -> str:
         """Return the text of the error."""
-        return _sentence(f"{self.origin}{'' if self.line is None else f', line {self.line}'}: {self.problem}")
+        return sentence(f"{self.origin}{'' if self.line is None else f', line {self.line}'}: {self.problem}")
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Warnings
+class BridgeError(AllotmentError, RuntimeError):
+    """A library cannot be made to draw from Allotment, or not be given its own allocator back.
+
+    Attributes
+    ----------
+    bridge
+        The library's name.
+    cause, remedy
+        Why not, and what to do.
+    """
+
+    fields = ("bridge", "cause", "remedy")
+    bridge: str
+    cause: str
+    remedy: str | None
+
+    def describe(self) -> str:
+        """Return the text of the error."""
+        text = sentence(f"the bridge to {self.bridge!r} cannot be used so: {self.cause}")
+        return f"{text} {self.remedy}" if self.remedy else text
+
+
+class ServingError(AllotmentError, OSError):
+    """How memory stands cannot be told to other processes, or asked of one."""
+
+
+# ---- Warnings --------------------------------------------------------------------------------------------------------
 
 
 class AllotmentWarning(UserWarning):

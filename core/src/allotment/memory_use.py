@@ -9,9 +9,10 @@ from numbers import Real
 from typing import TYPE_CHECKING
 
 from allotment import registry as registries
+from allotment._wording import listed
 from allotment.allocator import SupportsLimits
 from allotment.device import find_device
-from allotment.errors import UnsupportedError, listed
+from allotment.errors import UnsupportedError
 from allotment.layers.accounting import AccountedAllocator
 from allotment.selection import account_of, allocator_in_force, named_allocator, usable_on
 from allotment.units import MemoryAmount

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from allotment import configuration
 from allotment import platform as platforms
+from allotment.bridges import install_configured
 from allotment.device import device_registry, hide_scoped_devices, reveal_scoped_devices
 from allotment.report import startup_report
 
@@ -18,9 +19,9 @@ if TYPE_CHECKING:
 
 
 def init(platform: str | None = None, *, quiet: bool | None = None) -> None:
-    """Choose the platform now, find its devices, and print the startup report.
+    """Choose the platform now, find its devices, install the configured bridges, and print the startup report.
 
-    Nothing needs it: the first use of a device does the same without a word.
+    Without bridges nothing needs it: the first use of a device does the same without a word.
 
     Parameters
     ----------
@@ -33,6 +34,8 @@ def init(platform: str | None = None, *, quiet: bool | None = None) -> None:
     ------
     PlatformUnavailableError
         If the platform is not to be had here. What was in force stays.
+    BridgeError
+        If a bridge of ``[bridges] install`` cannot be installed.
     """
     if platform is not None:
         chosen = platforms.choose(platform, origin="init()")
@@ -40,6 +43,7 @@ def init(platform: str | None = None, *, quiet: bool | None = None) -> None:
         platforms.close()
         platforms.use(chosen)
     device_registry()
+    install_configured()
     if not (configuration.current().values.quiet if quiet is None else quiet):
         print(startup_report())  # noqa: T201 - the report is what the call is for
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 from warnings import warn
 
 from allotment._scope import ScopeStack
@@ -172,7 +172,7 @@ class Stream:
             self.device.stream_in_place = None
 
     def _require_no_scope(self) -> None:
-        if any(stream is self for _, (_, stream) in _scopes.get()):
+        if any(stream is self for _, (_, stream) in stream_scope_stack.get()):
             raise UnsupportedError(f"{self!r} cannot be closed while a ScopedStream sends work to it")
 
     def _destroy(self) -> None:
@@ -207,14 +207,15 @@ def _cuda_device(device: DeviceLike) -> Device:
     return found
 
 
-_scopes: ScopeStack[tuple[Device, Stream]] = ScopeStack("allotment_streams")
-stream_scopes = _scopes.variable
+stream_scope_stack: Final[ScopeStack[tuple[Device, Stream]]] = ScopeStack("allotment_streams")
+"""The streams that the running thread or task has put in scope."""
+stream_scopes: Final = stream_scope_stack.variable
 """The context variable of the streams in scope, for the compiled ledger: where it holds none, a device's own counts."""
 
 
 def stream_in_force(device: Device) -> Stream:
     """Return the stream of a CUDA device that work goes to; the hot path behind `get_stream`."""
-    for _, (scoped_device, stream) in reversed(_scopes.get()):
+    for _, (scoped_device, stream) in reversed(stream_scope_stack.get()):
         if scoped_device is device:
             return stream
     return device.stream_in_place or set_stream(Stream._of_handle(device, 0, None), device)
@@ -305,13 +306,13 @@ class ScopedStream:
         before = stream_in_force(device)
         if self.sync_enter and before is not self.stream:
             self.stream.wait_for(before)
-        _scopes.push(self, (device, self.stream))
+        stream_scope_stack.push(self, (device, self.stream))
         return self.stream
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if _scopes.pop(self) is None:
+        if stream_scope_stack.pop(self) is None:
             return
         before = stream_in_force(self.stream.device)
         if self.sync_exit and before is not self.stream:

@@ -163,3 +163,17 @@ def format_bytes(nbytes: int) -> str:
     while abs(size) >= 1023.5 and unit != _UNITS[-1]:
         size, unit = size / 1024, next(units)
     return f"{size:.3g} {unit}" if abs(size) < 999.5 else f"{size:.0f} {unit}"
+
+
+def positive(number: int) -> int:
+    """Return a number of things of which there must be one; raise `ValueError` below that."""
+    if number < 1:
+        raise ValueError(f"expected a number from 1, got {number}")
+    return number
+
+
+def not_negative(number: int) -> int:
+    """Return a number of things of which there may be none; raise `ValueError` below that."""
+    if number < 0:
+        raise ValueError(f"expected a number from 0, got {number}")
+    return number

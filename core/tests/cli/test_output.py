@@ -1,5 +1,6 @@
 import io
 import json
+from dataclasses import dataclass
 from enum import Enum
 from types import MappingProxyType
 
@@ -7,7 +8,6 @@ import pytest
 from rich.console import Console
 
 from allotment.cli._output import Column, print_json, print_table, yes_no
-from allotment.trace import EventKind, TraceEvent
 
 COLUMNS = [
     Column("name"),
@@ -56,10 +56,15 @@ def test_json_has_dataclasses_as_objects_and_enums_as_values(capsys):
     class Colour(Enum):
         RED = "red"
 
-    print_json([TraceEvent(EventKind.FREE, 1, 2), (Colour.RED,), MappingProxyType({"é": None})])
+    @dataclass
+    class Item:
+        colour: Colour
+        size: int
+
+    print_json([Item(Colour.RED, 2), (Colour.RED,), MappingProxyType({"é": None})])
 
     assert json.loads(capsys.readouterr().out) == [
-        {"kind": "f", "id": 1, "size": 2, "stream": 0},
+        {"colour": "red", "size": 2},
         ["red"],
         {"é": None},
     ]

@@ -59,11 +59,12 @@ def test_two_spellings_of_one_allocator_may_not_contradict_each_other():
 def test_an_unknown_key_names_file_key_accepted_keys_and_the_nearest():
     assert refusal({"alocator": "x"}) == (
         "allotment.toml: alocator: unknown key. Accepted here: allocator, layers, devices, allocators, platform, "
-        "plugins, enable_mempools_at_init, quiet, launch_array_access_mode. Did you mean 'allocator'?"
+        "plugins, enable_mempools_at_init, quiet, launch_array_access_mode, bridges, watch, metrics. "
+        "Did you mean 'allocator'?"
     )
 
 
-@pytest.mark.parametrize("key", ["bridges", "", 5])
+@pytest.mark.parametrize("key", ["templates", "", 5])
 def test_a_key_of_another_version_is_unknown(key):
     assert "unknown key" in refusal({key: "x"})
 
@@ -91,13 +92,21 @@ def test_an_unknown_nested_key_is_named_in_full():
         ({"plugins": {"allow": "a"}}, "plugins.allow", "expected a list, each item text, got 'a'"),
         ({"plugins": {"deny": [""]}}, "plugins.deny", "expected a name, got ''"),
         ({"layers": [""]}, "layers", "expected a name, got ''"),
+        ({"metrics": {"port": 65536}}, "metrics.port", "expected a port, a number from 0 to 65535, got 65536"),
+        ({"metrics": {"port": "x"}}, "metrics.port", "expected a whole number, got 'x'"),
+        (
+            {"metrics": {"address": " "}},
+            "metrics.address",
+            "expected an address such as '127.0.0.1' or '0.0.0.0', got ' '",
+        ),
+        ({"watch": "always"}, "watch", "expected true or false, got 'always'"),
         ({"layers": "track"}, "layers", "expected a list, each item any value, got 'track'"),
         (
             {"layers": [{"a": 1, "b": 2}]},
             "layers",
-            "expected the name of a layer, or a table such as { limit = '60 GiB' }, got {'a': 1, 'b': 2}",
+            "expected a name, or a table of one such as { limit = '60 GiB' }, got {'a': 1, 'b': 2}",
         ),
-        ({"layers": [5]}, "layers", "expected the name of a layer, or a table such as { limit = '60 GiB' }, got 5"),
+        ({"layers": [5]}, "layers", "expected a name, or a table of one such as { limit = '60 GiB' }, got 5"),
     ],
 )
 def test_an_ill_typed_value_names_file_key_value_and_what_was_expected(table, key, problem):
@@ -124,6 +133,10 @@ def test_every_fixed_key_has_a_default():
         "enable_mempools_at_init": True,
         "quiet": False,
         "launch_array_access_mode": LaunchArrayAccessMode.RELAXED,
+        "bridges.install": (),
+        "watch": False,
+        "metrics.port": None,
+        "metrics.address": "127.0.0.1",
     }
 
 

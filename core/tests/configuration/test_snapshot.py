@@ -106,6 +106,10 @@ def test_keys_are_in_the_order_of_the_schema():
         "enable_mempools_at_init",
         "quiet",
         "launch_array_access_mode",
+        "bridges.install",
+        "watch",
+        "metrics.address",
+        "metrics.port",
     ]
 
 

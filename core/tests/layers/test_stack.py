@@ -250,10 +250,10 @@ def test_a_layer_of_another_distribution_stands_where_it_says(sim, monkeypatch, 
     found = registry.PluginRecord(
         name="doubling", reference="other:Doubling", origin=registry.PluginOrigin.ENTRY_POINT, distribution="other"
     )
-    monkeypatch.setattr("allotment.registry._layers.discover", lambda *_: (found,))
-    load = registry._layers.load_object
+    monkeypatch.setattr("allotment.registry._catalogue.discover", lambda *_: (found,))
+    load = registry._catalogue.load_object
     monkeypatch.setattr(
-        "allotment.registry._layers.load_object",
+        "allotment.registry._catalogue.load_object",
         lambda record: (record, Doubling) if record is found else load(record),
     )
     al.configure(layers=[{"limit": 500}, "doubling"])

@@ -6,7 +6,7 @@ import allotment as al
 from allotment.errors import TraceError
 from allotment.trace import EventKind, TraceEvent, replay, summarize
 
-A, F = EventKind.ALLOCATE, EventKind.FREE
+A, F, H, OOM = EventKind.ALLOCATE, EventKind.FREE, EventKind.HELD, EventKind.OUT_OF_MEMORY
 TRACE = [TraceEvent(A, 0, 1000), TraceEvent(A, 1, 500), TraceEvent(F, 0, 1000), TraceEvent(A, 2, 700)]
 
 
@@ -167,3 +167,71 @@ def test_an_empty_trace_is_replayed():
 def test_blocks_of_no_bytes_are_served(plain):
     assert replay([TraceEvent(A, 0, 0), TraceEvent(F, 0, 0)], plain, "cuda:0").peak_requested == 0
     assert plain.calls == []
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# What recordings have besides
+
+
+def test_a_block_that_was_live_when_the_recording_began_is_allocated(plain):
+    result = replay([TraceEvent(H, 0, 1000), TraceEvent(F, 0, 1000)], plain, "cuda:0")
+
+    assert [call[:2] for call in plain.calls] == [("allocate", 1000), ("deallocate", 1000)]
+    assert (result.events, result.allocations, result.peak_requested) == (2, 1, 1000)
+
+
+def test_a_request_that_was_not_met_is_left_out(plain):
+    result = replay([TraceEvent(A, 0, 1000), TraceEvent(OOM, -1, 1 << 60)], plain, "cuda:0")
+
+    assert (result.events, result.allocations, result.failures) == (1, 1, 0)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Figures
+
+
+def test_no_moments_are_noted_unless_asked_for(plain):
+    assert replay(TRACE, plain, "cuda:0").moments == ()
+
+
+def test_moments_say_how_the_allocator_stands_in_between(plain):
+    result = replay(TRACE, plain, "cuda:0", moments=4)
+
+    assert [(moment.events, moment.requested) for moment in result.moments] == [
+        (1, 1000),
+        (2, 1500),
+        (3, 500),
+        (4, 1200),
+    ]
+    assert all(moment.reserved == moment.requested for moment in result.moments)
+
+
+@pytest.mark.parametrize("moments", [1, 10, 333, 1000, 5000])
+def test_there_are_as_many_moments_as_asked_for_if_there_are_as_many_events(plain, moments):
+    events = [TraceEvent(A, number, 8) for number in range(1000)]
+    noted = replay(events, plain, "cuda:0", moments=moments).moments
+
+    assert min(moments, 1000) <= len(noted) <= 1000
+    assert noted[-1].events == 1000
+
+
+def test_driver_calls_are_those_of_the_allocator_alone(plain):
+    assert replay(TRACE, plain, "cuda:0", moments=4).driver_calls == len(["malloc"] * 3 + ["free"])
+
+
+def test_driver_calls_are_not_known_where_the_platform_does_not_count():
+    assert replay(TRACE, device="cpu").driver_calls is None
+
+
+def test_overhead_and_fragmentation_compare_the_peaks(simulated):
+    result = replay(TRACE, "mempool", "cuda:0")
+
+    assert result.peak_reserved > result.peak_requested == 1500
+    assert result.overhead == result.peak_reserved / 1500
+    assert result.fragmentation == 1 - 1500 / result.peak_reserved
+
+
+def test_an_empty_trace_has_neither_overhead_nor_fragmentation():
+    result = replay([], device="cpu")
+
+    assert (result.overhead, result.fragmentation) == (None, None)

@@ -76,7 +76,7 @@ def _spelling(parameter: Command) -> str:
     if _is_argument(parameter):
         return _placeholder(parameter)
     names = ", ".join([*parameter.opts, *parameter.secondary_opts])
-    return names if parameter.is_flag else f"{names} {parameter.metavar or parameter.type.name.upper()}"
+    return names if parameter.is_flag else f"{names} {parameter.metavar or parameter.name.upper()}"
 
 
 def _default(parameter: Command) -> str:

@@ -315,12 +315,8 @@ def test_functions_in_c_allocate_and_free_from_the_same_accounts(sim: SimulatedP
             allocator.allocator.c_functions()
         return
     functions = allocator.allocator.c_functions()
-    allocate = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int, ctypes.c_void_p)(
-        functions["torch_allocate"]
-    )
-    free = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int, ctypes.c_void_p)(
-        functions["torch_free"]
-    )
+    allocate = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int, ctypes.c_void_p)(functions.allocate)
+    free = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int, ctypes.c_void_p)(functions.free)
 
     ptr = allocate(5000, 0, None)
     assert allocator.statistics().current == 5000

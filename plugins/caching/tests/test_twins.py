@@ -97,6 +97,7 @@ class Twins:
         assert python.engine.figures() == compiled.engine.figures()
         for bench in self.benches:
             assert (len(bench.engine), bench.engine.current) == (len(self.live), sum(size for _, size, _ in self.live))
+            assert sorted(bench.engine.blocks()) == sorted((ptr, size) for ptr, size, _ in self.live)
         refuse_overlaps(self.live)
 
     def free_all(self) -> None:

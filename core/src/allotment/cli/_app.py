@@ -14,8 +14,11 @@ from allotment.cli._allocators import allocators
 from allotment.cli._config import app as config
 from allotment.cli._devices import devices
 from allotment.cli._group import CommandGroup
+from allotment.cli._status import status
+from allotment.cli._watch import watch
 from allotment.cli.demo import demo
 from allotment.cli.doctor import doctor
+from allotment.cli.trace import app as trace
 
 _HELP = """One GPU memory allocator for every library in a Python process, chosen by name.
 
@@ -44,9 +47,10 @@ def build_app() -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(_global_options)
-    for command in (devices, access, allocators, doctor, demo):
+    for command in (devices, access, allocators, status, doctor, demo, watch):
         app.command()(command)
     app.add_typer(config, name="config")
+    app.add_typer(trace, name="trace")
     return app
 
 

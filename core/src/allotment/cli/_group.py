@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import typer
 from typer.core import TyperGroup
 
-from allotment import registry
+from allotment import registry, serving
 from allotment.cli._output import complain
 from allotment.errors import AllotmentError, AllotmentWarning
 
@@ -29,7 +29,7 @@ class CommandGroup(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command that was called; an error of Allotment ends it with exit code 1."""
-        with warnings_as_messages():
+        with warnings_as_messages(), serving.held_back():
             try:
                 return super().invoke(ctx)
             except AllotmentError as error:

@@ -26,7 +26,13 @@ PlatformName: TypeAlias = Annotated[
 
 _PIPED_WIDTH: Final = 240
 """The width where nobody looks: no cell is folded, so that a program finds each row on one line."""
-_STYLES: Final = {"error": "bold red", "warning": "bold yellow", "interrupted": "bold yellow"}
+_STYLES: Final = {
+    "error": "bold red",
+    "warning": "bold yellow",
+    "interrupted": "bold yellow",
+    "recorded": "bold green",
+    "written": "bold green",
+}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

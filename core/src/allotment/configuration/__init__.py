@@ -4,7 +4,7 @@ from allotment.configuration._configuration import Configuration
 from allotment.configuration._current import configure, current, reset, subscribe, use
 from allotment.configuration._defaults import BUILT_IN, BuiltInAllocators
 from allotment.configuration._options import decode_options
-from allotment.configuration._origin import PRECEDENCE, Origin, OriginKind, PrecedenceLevel, Setting
+from allotment.configuration._origin import PRECEDENCE, Origin, OriginKind, PrecedenceLevel, Setting, call_origin
 from allotment.configuration._schema import DeviceValues, LaunchArrayAccessMode, PluginValues, Values
 from allotment.configuration._settings import Settings, settings
 from allotment.configuration._sources import Reading, read_sources
@@ -24,6 +24,7 @@ __all__ = [
     "Setting",
     "Settings",
     "Values",
+    "call_origin",
     "configure",
     "current",
     "decode_options",

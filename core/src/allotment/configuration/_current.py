@@ -87,8 +87,8 @@ def configure(**settings: Any) -> None:
     ----------
     **settings
         ``allocator``, ``layers``, ``devices``, ``allocators``, ``platform``, ``plugins``, ``enable_mempools_at_init``,
-        ``quiet``. Tables add to what earlier calls said; ``None`` takes back what they said, so that the
-        environment and the files count again.
+        ``quiet``, ``launch_array_access_mode``, ``watch``, ``metrics``. Tables add to what earlier calls said; ``None``
+        takes back what they said, so that the environment and the files count again.
 
     Raises
     ------

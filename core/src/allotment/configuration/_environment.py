@@ -6,9 +6,10 @@ import re
 import warnings
 from typing import TYPE_CHECKING, Any, Final
 
+from allotment._wording import nearest
 from allotment.configuration._origin import Origin, OriginKind, Setting
 from allotment.configuration._schema import Key, defaults, parse
-from allotment.errors import ConfigError, ConfigWarning, nearest
+from allotment.errors import ConfigError, ConfigWarning
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

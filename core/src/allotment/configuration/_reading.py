@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final, Union, get_args, get_origin
 import msgspec
 
 from allotment._names import normalise_name
-from allotment.errors import listed
+from allotment._wording import listed
 from allotment.units import MemoryAmount
 
 _BOOLEANS: Final = {"1": True, "true": True, "yes": True, "on": True} | {

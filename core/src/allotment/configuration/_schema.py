@@ -50,19 +50,33 @@ def check_platform(platform: str) -> str:
     return platform
 
 
-def check_layer(layer: Any) -> str | dict[str, Any]:
-    """Return a layer as a name, or as a table of the name alone with what is said about it."""
-    if isinstance(layer, str):
-        name, is_said, value = layer.partition("=")
+def check_port(port: int) -> int:
+    """Return a TCP port, or refuse a number that is none."""
+    if not 0 <= port <= 65535:
+        raise ValueError(f"expected a port, a number from 0 to 65535, got {port!r}")
+    return port
+
+
+def check_address(address: str) -> str:
+    """Return an address to listen at, or refuse an empty one, which would mean every interface."""
+    if not address.strip():
+        raise ValueError(f"expected an address such as '127.0.0.1' or '0.0.0.0', got {address!r}")
+    return address.strip()
+
+
+def check_named(item: Any) -> str | dict[str, Any]:
+    """Return what is asked for as a name, or as a table of the name alone with what is said about it."""
+    if isinstance(item, str):
+        name, is_said, value = item.partition("=")
         name = normalise_name(check_name(name))
         return {name: value.strip()} if is_said else name
-    if not isinstance(layer, Mapping) or len(layer) != 1 or not isinstance(next(iter(layer)), str):
-        raise ValueError(f"expected the name of a layer, or a table such as {{ limit = '60 GiB' }}, got {layer!r}")
-    ((name, said),) = layer.items()
+    if not isinstance(item, Mapping) or len(item) != 1 or not isinstance(next(iter(item)), str):
+        raise ValueError(f"expected a name, or a table of one such as {{ limit = '60 GiB' }}, got {item!r}")
+    ((name, said),) = item.items()
     return {normalise_name(check_name(name)): dict(said) if isinstance(said, Mapping) else said}
 
 
-Layers = tuple[Annotated[Any, check_layer], ...]
+Layers = tuple[Annotated[Any, check_named], ...]
 """The layers before an allocator, the nearest to the user first."""
 
 
@@ -98,6 +112,25 @@ class PluginValues:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BridgeValues:
+    """Which libraries draw from Allotment."""
+
+    install: tuple[Annotated[Any, check_named], ...] = ()
+    """What `install` without names installs, and `init`: names, or tables of a name with options of the bridge."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricsValues:
+    """Where metrics are served, to be scraped."""
+
+    port: Annotated[int, check_port] | None = None
+    """The TCP port at which metrics are served from the first use of a device on, 0 for any free one; ``None`` for no
+    metrics. Needs the extra ``allotment[metrics]``."""
+    address: Annotated[str, check_address] = "127.0.0.1"
+    """The address to listen at; ``0.0.0.0`` lets other machines connect, without a password."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Values:
     """All that can be configured, with the defaults. A new key is a new field here."""
 
@@ -119,6 +152,12 @@ class Values:
     """No startup report is printed."""
     launch_array_access_mode: LaunchArrayAccessMode = LaunchArrayAccessMode.RELAXED
     """What is checked about the arrays of a launch."""
+    bridges: BridgeValues = field(default_factory=BridgeValues)
+    """Which libraries draw from Allotment."""
+    watch: bool = False
+    """Other processes of the user may watch this one, from the first use of a device on; see `serve_status`."""
+    metrics: MetricsValues = field(default_factory=MetricsValues)
+    """Where metrics are served, to be scraped."""
 
     def __post_init__(self) -> None:
         # Read-only views: an item assigned to a table would change nothing, and must not look as if it did.

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from allotment._wording import nearest
 from allotment.configuration._current import current
 from allotment.configuration._origin import call_origin
 from allotment.configuration._schema import LaunchArrayAccessMode, Values, defaults, keys
-from allotment.errors import nearest
 
 _ASSIGNABLE: Final = tuple(key[0] for key in defaults() if len(key) == 1)
 

@@ -24,10 +24,10 @@ _SLOTS = (
     "_failed_allocations",
     "_failed_frees",
     "_hooks",
-    "_is_measured",
     "_is_observed",
     "_own_calls",
     "_retired",
+    "_seen_by",
     "allocator",
     "declared_kind",
     "graph_blocks",
@@ -99,7 +99,7 @@ class StreamOrderedAccount(AccountedAllocator, StreamLedger):
 class OwnAccount(AccountedAllocator):
     """The account of an allocator that keeps the accounts itself: its calls are the allocator's own."""
 
-    __slots__ = (*_SLOTS, "_books", "allocate", "deallocate", "device")
+    __slots__ = (*_SLOTS, "_books", "allocate", "deallocate", "device", "is_direct")
     takes_streams = True
 
     def __init__(self, allocator: KeepsAccounts, device: Device, name: str, public: object | None = None) -> None:
@@ -134,6 +134,7 @@ class OwnAccount(AccountedAllocator):
             self.interpose(own.allocate, own.deallocate)
         elif not self._retired:
             self._put_calls(self._books.allocate, self._books.deallocate)
+            self.is_direct = True
 
     def interpose(self, allocate: Callable[..., Any], deallocate: Callable[..., Any]) -> None:
         """Put other calls in the place of the allocator's, between them and the accounts."""
@@ -161,7 +162,12 @@ class OwnAccount(AccountedAllocator):
             self._free_failed(error)
 
     def _put_calls(self, allocate: Callable[..., Any], deallocate: Callable[..., Any]) -> None:
+        self.is_direct = False
         self.allocate, self.deallocate = allocate, deallocate  # type: ignore[method-assign]
+
+    def blocks(self) -> list[tuple[int, int]]:
+        """Return the address of each block that is handed out, and its size in bytes."""
+        return self._books.blocks()
 
     if not TYPE_CHECKING:  # what the ledger keeps of other allocators
         _live = property(attrgetter("_books"))

@@ -29,10 +29,11 @@ from allotment.errors import (
     UnsupportedError,
 )
 from allotment.layers.holder import KnowsBlocks, largest_holders
-from allotment.layers.layer import Calls, ChangesKind, MemoryShortageError
-from allotment.layers.measure import Measure, meter
+from allotment.layers.layer import Calls, ChangesKind, MemoryShortageError, SeesRefusals
 from allotment.layers.observe import OUT_OF_MEMORY, TOLD, Observe
+from allotment.layers.onlookers import onlookers
 from allotment.memory_kind import MemoryKind
+from allotment.stream import stream_in_force, stream_scope_stack
 from allotment.units import check_range
 
 if TYPE_CHECKING:
@@ -80,13 +81,16 @@ class AccountedAllocator:
 
     takes_streams: ClassVar = False
     """Whether its allocator takes the stream with each call."""
+    is_direct = False
+    """Whether its calls are the allocator's own, with nothing in between, so that blocks that the allocator hands out
+    by other doors, as to callers in C, are on the same accounts and missed by nobody."""
 
     if not TYPE_CHECKING:  # the slots are those of the classes below, which mypy cannot know
         __slots__ = ()
     else:
         _retired: bool
         _is_observed: bool
-        _is_measured: bool
+        _seen_by: tuple[Wraps, ...]
         _hooks: registries.HookBus
         _own_calls: Calls | None
         _failed_allocations: int
@@ -162,7 +166,7 @@ class AccountedAllocator:
         self.traits: AllocatorTraits = getattr(allocator, "traits", None) or AllocatorTraits()
         self.declared_kind = _declared_kind(allocator, self.traits, device)
         self.memory_kind = self._kind_before_layers()
-        self._retired, self._own_calls, self._is_measured = False, None, False
+        self._retired, self._own_calls, self._seen_by = False, None, ()
         self._hooks = registries.current().hooks
         self._is_observed = self._hooks.watch(self)
         self.restore_calls()
@@ -173,7 +177,7 @@ class AccountedAllocator:
         self.proved_access = {}  # the access engine's: by which device, at which version of the grants
         self.graph_blocks = None  # the memory of it that graphs own; see `allotment.capture`
         device.captures.settle(self)
-        meter.watch(self)
+        onlookers.watch(self)
 
     def __repr__(self) -> str:
         return (
@@ -201,7 +205,7 @@ class AccountedAllocator:
         layers: tuple[Wraps, ...] = self.layers
         if self._is_observed:
             layers = (Observe(self._hooks), *layers)
-        return (Measure(), *layers) if self._is_measured else layers
+        return (*self._seen_by, *layers)
 
     def _kind_before_layers(self) -> MemoryKind:
         kind = self.declared_kind
@@ -236,10 +240,10 @@ class AccountedAllocator:
             self._is_observed = is_observed
             self._compose_anew()
 
-    def measure(self, *, is_measured: bool) -> None:
-        """Let scopes that measure count every block from now on, or none."""
-        if is_measured is not self._is_measured:
-            self._is_measured = is_measured
+    def be_seen_by(self, onlookers: tuple[Wraps, ...]) -> None:
+        """Let these stand before the layers from now on, and no others of their kind."""
+        if onlookers != self._seen_by:
+            self._seen_by = onlookers
             self._compose_anew()
 
     def _compose_anew(self) -> None:
@@ -267,6 +271,25 @@ class AccountedAllocator:
         several_devices = self.device.is_cuda and self.device.platform.device_count() > 1
         return with_device_current(call, self.device) if needed and several_devices else call
 
+    def allocate_on(self, size_in_bytes: int, stream: Stream, /) -> int:
+        """Return the address of a new block for work on a stream of the device, whatever stream is in force.
+
+        It is freed by `deallocate`, in the order of the same stream.
+
+        Raises
+        ------
+        TypeError, ValueError, OutOfMemoryError, AllocatorContractError
+            As `allocate` does.
+        """
+        if stream_in_force(self.device) is stream:
+            return self.allocate(size_in_bytes)
+        scope = object()
+        stream_scope_stack.push(scope, (self.device, stream))
+        try:
+            return self.allocate(size_in_bytes)
+        finally:
+            stream_scope_stack.pop(scope)
+
     # What the ledger leaves to this class
 
     def _allocate_unusual(self, size_in_bytes: object) -> int:
@@ -275,8 +298,14 @@ class AccountedAllocator:
         size = check_range(index(size_in_bytes))  # type: ignore[arg-type]
         if size > self._largest:
             self._failed_allocations += 1
+            self._tell_of_refusal(size)
             raise self.out_of_memory(size, hint="That is more than the device has in all.")
         return self.allocate(size) if size else 0
+
+    def _tell_of_refusal(self, size: int) -> None:
+        for layer in self._layers_in_force():
+            if isinstance(layer, SeesRefusals):
+                layer.refused(self, size)
 
     def _refuse(self, error: BaseException, size: int) -> NoReturn:
         """Raise what a failed allocation means to the user."""
@@ -315,6 +344,7 @@ class AccountedAllocator:
             tried=tried or None,
             holders=_known(lambda: largest_holders(self.device)),
             hint=hint,
+            largest_free=_known(self.largest_free),
         )
         if TOLD not in tried:
             self._hooks.notify(OUT_OF_MEMORY, error=error)
@@ -362,6 +392,10 @@ class AccountedAllocator:
     def is_live(self, ptr: int) -> bool:
         """Return whether a block at this address is handed out."""
         return ptr in self._live
+
+    def blocks(self) -> list[tuple[int, int]]:
+        """Return the address of each block that is handed out, and its size in bytes."""
+        return [(ptr, entry[0] if self.takes_streams else entry) for ptr, entry in self._live.copy().items()]
 
     def retire(self, error: type[ShuttingDownError | ForkedProcessError]) -> None:
         """Never call the allocator again: allocation raises ``error`` and frees do nothing."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -33,9 +34,12 @@ class CallSite:
     ----------
     frames
         The frames, the innermost first.
+    library
+        The library that asked, through its bridge; ``None`` for the program itself.
     """
 
     frames: tuple[Frame, ...] = ()
+    library: str | None = None
 
     def __str__(self) -> str:
         return " < ".join(map(str, self.frames)) or "an unknown place"
@@ -52,16 +56,29 @@ def capture_site(depth: int) -> RawSite:
     found: list[tuple[CodeType, int | None]] = []
     while frame is not None and len(found) < depth:
         name = frame.f_globals.get("__name__")
+        if name == "runpy":  # outside of it is what started the program
+            break
         if type(name) is not str or not (name.startswith(_OURS) or name == "allotment"):
             found.append((frame.f_code, frame.f_lineno))
+        elif name.startswith("allotment_") and _BRIDGE.match(name):
+            found.append((frame.f_code, None))  # whose line says nothing, but which tells the library
         frame = frame.f_back
     return tuple(found)
 
 
 _OURS: Final = ("allotment.", "allotment_")
-"""How the names of the modules of core and of plugins begin."""
+"""How the names of the modules of core, plugins and bridges begin."""
+_BRIDGE: Final = re.compile(r"allotment_(\w+)_bridge\b")
+"""The packages of bridges, which are called as the library is."""
 
 
 def read_site(raw: RawSite) -> CallSite:
     """Return a call site to look at."""
-    return CallSite(tuple(Frame(code.co_filename, line or 0, code.co_qualname) for code, line in raw))
+    frames = tuple(Frame(code.co_filename, line or 0, code.co_qualname) for code, line in raw if not _bridge_of(code))
+    return CallSite(frames, next(filter(None, (_bridge_of(code) for code, _ in raw)), None))
+
+
+def _bridge_of(code: CodeType) -> str | None:
+    """Return the library whose bridge the code is of."""
+    found = _BRIDGE.search(code.co_filename)
+    return found and found[1]

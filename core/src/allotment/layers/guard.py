@@ -19,7 +19,7 @@ from allotment.layers.holder import KnowsBlocks
 from allotment.layers.layer import Calls, Place, is_shortage
 from allotment.memory_kind import MemoryKind
 from allotment.stream import stream_in_force
-from allotment.units import MemoryAmount
+from allotment.units import MemoryAmount, positive
 
 if TYPE_CHECKING:
     from allotment.device import Device
@@ -31,12 +31,6 @@ ZONE_BYTE: Final = 0xA5
 """What is in the zones around a block."""
 POISON_BYTE: Final = 0xDB
 """What is in a freed block; four or eight of them are no usual number and no address."""
-
-
-def _positive(number: int) -> int:
-    if number < 1:
-        raise ValueError(f"expected a number from 1, got {number}")
-    return number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +47,7 @@ class GuardOptions:
     """
 
     quarantine: MemoryAmount = MemoryAmount.parse("64 MiB")
-    zone: Annotated[int, _positive] = 256
+    zone: Annotated[int, positive] = 256
 
 
 @dataclass(slots=True, eq=False)

@@ -108,6 +108,15 @@ class ChangesKind(Protocol):
         ...
 
 
+@runtime_checkable
+class SeesRefusals(Protocol):
+    """A layer that hears of requests that are refused before any call is made."""
+
+    def refused(self, account: AccountedAllocator, size: int, /) -> None:
+        """Take note of a request for more than the device has."""
+        ...
+
+
 class MemoryShortageError(MemoryError):
     """What a layer raises where memory is not to be had; the account makes an `OutOfMemoryError` of it.
 

@@ -6,9 +6,9 @@ import os
 from dataclasses import dataclass, field
 from threading import RLock
 from typing import TYPE_CHECKING, Final
-from weakref import WeakSet
 
 from allotment._scope import ScopeStack
+from allotment.layers.onlookers import onlookers
 
 if TYPE_CHECKING:
     from allotment.layers.accounting import AccountedAllocator
@@ -88,7 +88,7 @@ scopes: Final[ScopeStack[MeasuredScope]] = ScopeStack("allotment_measured")
 
 
 class Meter:
-    """The open scopes, the blocks that were allocated in them, and the accounts whose blocks are counted.
+    """The open scopes, and the blocks that were allocated in them.
 
     Notes
     -----
@@ -101,17 +101,10 @@ class Meter:
         """Held for each count; reentrant, since a finaliser may free in the middle of anything."""
         self._opening = RLock()
         self._open = 0
-        self._accounts: WeakSet[AccountedAllocator] = WeakSet()
+        self._measure = Measure()
         self._blocks: dict[int, _Block] = {}
         self._leaving: set[int] = set()
         self._is_renewed_in_children = False
-
-    def watch(self, account: AccountedAllocator) -> None:
-        """Tell an account when the first scope is opened and the last one closed; now, if one is open."""
-        with self._opening:
-            self._accounts.add(account)
-            if self._open:
-                account.measure(is_measured=True)
 
     def open(self) -> MeasuredScope:
         """Return a new scope."""
@@ -119,7 +112,7 @@ class Meter:
             self._renew_in_children()
             self._open += 1
             if self._open == 1:
-                self._bind(is_measured=True)
+                onlookers.begin(self._measure)
         return MeasuredScope()
 
     def close(self, scope: MeasuredScope) -> None:
@@ -129,13 +122,9 @@ class Meter:
         with self._opening:
             self._open -= 1
             if self._open == 0:
-                self._bind(is_measured=False)
+                onlookers.end(self._measure)
                 # What is freed from now on is not seen, and its address may be another block's next time.
                 self._blocks.clear()
-
-    def _bind(self, *, is_measured: bool) -> None:
-        for account in tuple(self._accounts):
-            account.measure(is_measured=is_measured)
 
     def _renew_in_children(self) -> None:
         """See to it that a child process does not wait for a lock that a thread of its parent held."""
@@ -145,6 +134,7 @@ class Meter:
 
     def _renew(self) -> None:
         self.lock, self._opening = RLock(), RLock()
+        onlookers.renew_lock()
 
     def enter(self, account: AccountedAllocator, ptr: int, size: int) -> None:
         """Count a new block in the scopes of the running context."""
@@ -198,9 +188,6 @@ class Meter:
                     scope.count_of(block.account).free_outside(size)
 
 
-meter: Final = Meter()
-
-
 class Measure:
     """Counts the blocks of an account, as the program sees them."""
 
@@ -226,3 +213,6 @@ class Measure:
                 meter.freed(ptr, size, block)
 
         return calls._replace(allocate=allocate, deallocate=deallocate)
+
+
+meter: Final = Meter()

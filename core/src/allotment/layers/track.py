@@ -14,6 +14,7 @@ from allotment.labels import current_label
 from allotment.layers.call_site import capture_site, read_site
 from allotment.layers.holder import Holder, LiveBlock
 from allotment.layers.layer import Place
+from allotment.units import not_negative
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,12 +33,6 @@ _MOST_FREED: Final = 1024
 """How many freed blocks are remembered."""
 
 
-def _not_negative(number: int) -> int:
-    if number < 0:
-        raise ValueError(f"expected a number from 0, got {number}")
-    return number
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrackOptions:
     """Options of the layer ``track``.
@@ -51,7 +46,7 @@ class TrackOptions:
         modules are among them.
     """
 
-    depth: Annotated[int, _not_negative] = 6
+    depth: Annotated[int, not_negative] = 6
     report_at_exit: bool = False
 
 

@@ -2,7 +2,7 @@
 
 from allotment.platform._choice import choose, close, current, reset, use
 from allotment.platform._host_memory import HOST_ALIGNMENT, allocate_host, free_host
-from allotment.platform._protocol import Platform
+from allotment.platform._protocol import CountsCalls, Platform
 from allotment.platform._values import (
     HOST_LOCATION,
     CaptureMode,
@@ -22,6 +22,7 @@ __all__ = [
     "HOST_LOCATION",
     "CaptureMode",
     "CaptureStatus",
+    "CountsCalls",
     "DeviceProperties",
     "GraphMemory",
     "MemoryAdvice",

@@ -372,3 +372,13 @@ class Platform(Protocol):
     def close_ipc_handle(self, ptr: int) -> None:
         """Undo `open_ipc_handle`."""
         ...
+
+
+@runtime_checkable
+class CountsCalls(Protocol):
+    """A platform that knows how often it was called."""
+
+    @property
+    def calls_made(self) -> int:
+        """The number of all calls so far, without those that ask for the current device or set it."""
+        ...

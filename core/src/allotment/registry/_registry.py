@@ -13,6 +13,7 @@ from allotment._names import normalise_name
 from allotment.allocator import Availability
 from allotment.errors import PluginConflictError, PluginError, UnknownAllocatorError
 from allotment.registry import _plugin
+from allotment.registry._bridges import BridgeCatalogue
 from allotment.registry._compatibility import CORE, running_version
 from allotment.registry._discovery import discover
 from allotment.registry._hooks import HookBus
@@ -73,9 +74,11 @@ class Registry:
         The observers, under the same policy.
     layers : LayerCatalogue
         The layers, likewise.
+    bridges : BridgeCatalogue
+        The bridges to other libraries, likewise.
     """
 
-    __slots__ = ("_builtin", "_core_version", "_loading", "_lock", "_policy", "_table", "hooks", "layers")
+    __slots__ = ("_builtin", "_core_version", "_loading", "_lock", "_policy", "_table", "bridges", "hooks", "layers")
 
     def __init__(
         self,
@@ -92,6 +95,7 @@ class Registry:
         self._table: _Table | None = None
         self.hooks = HookBus(policy, core_version)
         self.layers = LayerCatalogue(policy, core_version)
+        self.bridges = BridgeCatalogue(policy, core_version)
 
     # What there is
 
@@ -129,6 +133,7 @@ class Registry:
         """Scan the metadata again, and forget which plugins failed. Loaded and registered plugins stay."""
         importlib.invalidate_caches()
         self.layers.refresh()
+        self.bridges.refresh()
         with self._lock:
             if self._table is not None:
                 self._table = _carry_over(self._table, self._scan())

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, ParamSpec
 
 import pytest
 
-from allotment.errors import listed
+from allotment._wording import listed
 
 if TYPE_CHECKING:
     from collections.abc import Callable

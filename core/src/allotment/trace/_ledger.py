@@ -30,15 +30,17 @@ class TraceLedger:
     def enter(self, event: TraceEvent) -> None:
         """Enter an event.
 
+        A request that was not met changes nothing.
+
         Raises
         ------
         ValueError
             If it cannot follow those before: a live block is allocated again, one that is not live is freed, or one is
             freed with another size.
         """
-        if event.kind is EventKind.ALLOCATE:
+        if event.kind.brings_a_block:
             self._allocate(event)
-        else:
+        elif event.kind is EventKind.FREE:
             self._free(event)
 
     def _allocate(self, event: TraceEvent) -> None:

@@ -1,32 +1,41 @@
-"""Reading traces from files.
-
-A trace is CSV, plain or compressed by gzip, with the header ``op,id,size,stream``: ``a`` (allocate) or ``f`` (free),
-the number of the allocation, the size in bytes that was asked for, and the number of the stream.
-"""
+"""Reading traces from files, whatever format they have."""
 
 from __future__ import annotations
 
-import csv
-import gzip
-import io
-import zlib
-from contextlib import contextmanager
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Final, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, Protocol, TypeVar
 
 from allotment.errors import TraceError
-from allotment.trace._event import EventKind, TraceEvent
+from allotment.trace import _lines, _table
+from allotment.trace._file import UNREADABLE, opened, reason_of, refuse
 from allotment.trace._ledger import TraceLedger
-from allotment.units import MAX_BYTES
+from allotment.trace.importers import IMPORTERS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    import io
+    from collections.abc import Callable, Iterable, Iterator
     from importlib.resources.abc import Traversable
 
-HEADER: Final = ("op", "id", "size", "stream")
-_GZIP_MAGIC: Final = b"\x1f\x8b"
-_KINDS: Final = {kind.value: kind for kind in EventKind}
+    from allotment.trace._event import TraceEvent
+    from allotment.trace._file import OnProblem
+
+T = TypeVar("T")
+
+_HEAD_BYTES: Final = 4096
+"""How much of a file is looked at to tell its format."""
+
+
+class TraceFormat(Protocol):
+    """A module that reads one format."""
+
+    def recognises(self, head: bytes, /) -> bool:
+        """Return whether a file that begins like this has the format."""
+        ...
+
+    def events(self, file: BinaryIO, origin: str, on_problem: OnProblem, /) -> Iterator[TraceEvent]:
+        """Yield the events; tell of what cannot be read and go on."""
+        ...
 
 
 def shipped_trace() -> Traversable:
@@ -34,76 +43,94 @@ def shipped_trace() -> Traversable:
     return files("allotment.trace") / "data" / "resnet50_train.csv.gz"
 
 
-def read(path: str | Path | Traversable) -> Iterator[TraceEvent]:
+def read(path: str | Path | Traversable, on_problem: OnProblem | None = None) -> Iterator[TraceEvent]:
     """Yield the events of a trace in order, reading the file as they are taken.
 
     Parameters
     ----------
     path
-        The file.
+        The file, plain or compressed by gzip; the format is told by the content.
+    on_problem
+        Called with a `TraceError` for each line that is malformed or cannot follow those before, which is then left
+        out, and for a file that ends too early. The first such error is raised if not given.
 
     Raises
     ------
     TraceError
-        If the file cannot be read, or a line is malformed or cannot follow those before; with file and line.
+        If the file cannot be read, or is no trace; with file and line.
     """
     source = Path(path) if isinstance(path, str) else path
-    with _opened(source) as lines:
-        rows = csv.reader(lines)
+    origin, tell = str(source), on_problem or refuse
+    with opened(source) as file:
         try:
-            yield from _events(rows, str(source))
-        except (OSError, EOFError, zlib.error) as error:
-            raise TraceError(origin=str(source), problem=f"it cannot be read: {_reason(error)}") from error
+            yield from _format_of(file).events(file, origin, tell)
+        except UNREADABLE as error:
+            tell(TraceError(origin=origin, problem=f"it cannot be read: {reason_of(error)}"))
         except UnicodeDecodeError as error:
-            raise TraceError(origin=str(source), problem=f"it is not UTF-8: {error.reason}") from error
-        except csv.Error as error:
-            raise TraceError(origin=str(source), line=rows.line_num, problem=f"it is not CSV: {error}") from error
+            raise TraceError(origin=origin, problem=f"it is not UTF-8: {error.reason}") from error
 
 
-@contextmanager
-def _opened(source: Path | Traversable) -> Iterator[io.TextIOWrapper]:
-    try:
-        binary = cast("BinaryIO", source.open("rb"))
-    except OSError as error:
-        raise TraceError(origin=str(source), problem=f"it cannot be read: {_reason(error)}") from error
-    with binary, io.BufferedReader(cast("io.RawIOBase", binary)) as content:
-        compressed = content.peek(2).startswith(_GZIP_MAGIC)
-        plain = cast("BinaryIO", gzip.GzipFile(fileobj=content) if compressed else content)
-        with io.TextIOWrapper(plain, "utf-8-sig", newline="") as lines:
-            yield lines
+def _format_of(file: io.BufferedReader[Any]) -> TraceFormat:
+    head = file.peek(_HEAD_BYTES)[:_HEAD_BYTES]
+    formats: tuple[TraceFormat, ...] = (JsonLines(), *IMPORTERS, Table())
+    return next(each for each in formats if each.recognises(head))
 
 
-def _reason(error: Exception) -> str:
-    return getattr(error, "strerror", None) or str(error)
+class JsonLines:
+    """What `allotment.record` writes."""
+
+    def recognises(self, head: bytes) -> bool:
+        """Return whether the first line is the header."""
+        return _lines.recognises(head)
+
+    def events(self, file: BinaryIO, origin: str, on_problem: OnProblem) -> Iterator[TraceEvent]:
+        """Yield the events."""
+        lines = enumerate(_text(file), start=1)
+        return checked_events(lines, _lines.LineReader().read, origin, on_problem)
 
 
-def _events(rows: Iterator[list[str]], origin: str) -> Iterator[TraceEvent]:
-    header = next(rows, [])
-    if tuple(header) != HEADER:
-        found = ",".join(header) or "nothing"
-        raise TraceError(origin=origin, line=1, problem=f"expected the header '{','.join(HEADER)}', found {found!r}")
+class Table:
+    """CSV, and whatever nobody else recognises, so that the error says what is expected."""
+
+    def recognises(self, head: bytes) -> bool:  # noqa: ARG002 - see above
+        """Return that it may be tried."""
+        return True
+
+    def events(self, file: BinaryIO, origin: str, on_problem: OnProblem) -> Iterator[TraceEvent]:
+        """Yield the events."""
+        return checked_events(_table.numbered_rows(_text(file), origin), _table.event_of, origin, on_problem)
+
+
+def checked_events(
+    items: Iterable[tuple[int, T]],
+    event_of: Callable[[T], TraceEvent | None],
+    origin: str,
+    on_problem: OnProblem,
+) -> Iterator[TraceEvent]:
+    """Yield the events of numbered lines that are well formed and can follow those before.
+
+    Parameters
+    ----------
+    items
+        The number of each line, and what stands there.
+    event_of
+        Returns the event, ``None`` for a line that is none; raises `ValueError` for a malformed one.
+    origin, on_problem
+        The file, and what is told of each line that is left out.
+    """
     ledger = TraceLedger()
-    for line, row in enumerate(rows, start=2):
-        if not row:
-            continue  # an empty line
+    for line, item in items:
         try:
-            event = _event(row)
+            event = event_of(item)
+            if event is None:
+                continue
             ledger.enter(event)
         except ValueError as error:
-            raise TraceError(origin=origin, line=line, problem=str(error)) from error
-        yield event
+            on_problem(TraceError(origin=origin, line=line, problem=str(error)))
+        else:
+            yield event
 
 
-def _event(row: list[str]) -> TraceEvent:
-    if len(row) != len(HEADER):
-        raise ValueError(f"expected {len(HEADER)} columns, found {len(row)}")
-    kind = _KINDS.get(row[0])
-    if kind is None:
-        raise ValueError(f"op is {row[0]!r}, and can be 'a' (allocate) or 'f' (free)")
-    return TraceEvent(kind, *(_number(name, text) for name, text in zip(HEADER[1:], row[1:], strict=True)))
-
-
-def _number(name: str, text: str) -> int:
-    if not (text.isascii() and text.isdigit() and int(text) <= MAX_BYTES):
-        raise ValueError(f"{name} is {text!r}, and must be a whole number from 0 to 2^63 - 1")
-    return int(text)
+def _text(file: BinaryIO) -> Iterator[str]:
+    for number, line in enumerate(file):
+        yield line.decode("utf-8" if number else "utf-8-sig")

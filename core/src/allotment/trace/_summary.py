@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from allotment.errors import TraceError
-from allotment.trace._event import EventKind
 from allotment.trace._ledger import TraceLedger
 
 if TYPE_CHECKING:
@@ -49,7 +48,7 @@ def summarize(events: Iterable[TraceEvent]) -> TraceSummary:
     ledger, streams, count, allocations = TraceLedger(), set(), 0, 0
     for event in checked(events, ledger):
         count += 1
-        allocations += event.kind is EventKind.ALLOCATE
+        allocations += event.kind.brings_a_block
         streams.add(event.stream)
     return TraceSummary(
         events=count,

@@ -23,6 +23,31 @@ def test_a_call_is_logged_with_its_arguments_and_its_result(platform):
     )
 
 
+def test_calls_are_counted_also_when_the_log_forgets_them(platform):
+    before = platform.calls_made
+    for _ in range(3):
+        platform.free(platform.malloc(100))
+    platform.calls.clear()
+
+    assert platform.calls_made - before == 6
+
+
+def test_calls_about_the_current_device_are_logged_and_not_counted(platform):
+    before = platform.calls_made
+    platform.set_current_device(platform.current_device())
+
+    assert platform.calls_made == before
+    assert [call.name for call in platform.calls][-2:] == ["current_device", "set_current_device"]
+
+
+def test_a_call_that_fails_is_counted(platform):
+    before = platform.calls_made
+    with pytest.raises(PlatformError):
+        platform.free(12345)
+
+    assert platform.calls_made == before + 1
+
+
 def test_keyword_arguments_are_logged_by_their_names(platform):
     platform.create_stream(1, non_blocking=True, priority=-1)
     assert platform.calls[-1].arguments == {"ordinal": 1, "non_blocking": True, "priority": -1}

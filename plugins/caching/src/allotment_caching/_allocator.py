@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 from itertools import count
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from allotment import API_VERSION, AllocatorTraits, Availability, MemoryKind, Reservation, UnsupportedError, get_stream
+from allotment import (
+    API_VERSION,
+    AllocatorTraits,
+    Availability,
+    CClient,
+    CFunctions,
+    MemoryKind,
+    Reservation,
+    UnsupportedError,
+    get_stream,
+)
 from allotment_caching._options import CachingOptions, Policy
 from allotment_caching._supply import PlatformSupply
 from allotment_caching._twins import compiled_module, make_engine
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from allotment import AccountAnswers, Device, OwnAccounts, Stream
     from allotment_caching.engine.mlx_cache import MlxCache
     from allotment_caching.engine.policy import Figures
@@ -149,25 +161,33 @@ class CachingAllocator:
         if not self.options.mlx_managed:
             self._engine.share(peer.ordinal, enable)
 
-    def c_functions(self) -> dict[str, int]:
-        """Return the addresses of two functions in C that hold no interpreter lock, for PyTorch's pluggable allocator.
+    def c_functions(self) -> CFunctions:
+        """Return functions in C for PyTorch's pluggable allocator, whose engine is never freed then.
 
-        Returns
-        -------
-        dict
-            ``torch_allocate``, ``void *(ssize_t size, int device, cudaStream_t stream)``, and ``torch_free``,
-            ``void (void *ptr, ssize_t size, int device, cudaStream_t stream)``. They serve this device from this
-            allocator from now on, whose engine is never freed then.
+        Raises
+        ------
+        UnsupportedError
+            If the engine in Python is used, or another allocator serves the device already.
+        """
+        return CFunctions(**self._compiled_engine().serve(self.device.ordinal))
+
+    def c_client(self, find_stream: int, find_owner: Callable[[], object] | None = None) -> CClient:
+        """Return functions in C for CuPy's ``CFunctionAllocator``, whose engine is never freed then.
 
         Raises
         ------
         UnsupportedError
             If the engine in Python is used.
         """
+        made = CClient(**self._compiled_engine().client(find_stream))
+        if find_owner is not None:
+            self._supply.stream_owners.append(find_owner)
+        return made
+
+    def _compiled_engine(self) -> Any:
         if not self.is_compiled:
             raise UnsupportedError("the caching engine in Python has no functions in C: its compiled twin has them")
-        functions: dict[str, int] = self._engine.serve(self.device.ordinal)  # type: ignore[attr-defined]  # of the twin
-        return functions
+        return self._engine
 
     def close(self) -> None:
         """Give everything back."""

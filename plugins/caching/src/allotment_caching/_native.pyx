@@ -11,9 +11,12 @@ from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, intptr_t, uint64_t, uintptr_t
 from libcpp cimport bool as cbool
 from libcpp.memory cimport make_shared, shared_ptr
+from libcpp.utility cimport pair
+from libcpp.vector cimport vector
 
 from operator import index
 
+from allotment import UnsupportedError
 from allotment_caching.engine.engine import tell_of_idle_memory
 from allotment_caching.engine.policy import Figures, refuse_negative
 
@@ -87,6 +90,7 @@ cdef extern from "native/engine.hpp" namespace "allotment" nogil:
         Freed leave(uint64_t, uint64_t &, uint64_t &)
         void record_use(uint64_t, uint64_t)
         cbool is_booked(uint64_t)
+        vector[pair[uint64_t, uint64_t]] booked_blocks() except +
         CAccount account()
         void reset_peak()
         CFigures figures()
@@ -130,12 +134,11 @@ cdef extern from "native/mlx.hpp" namespace "allotment::mlx" nogil:
         CMlxEngine(shared_ptr[CMlxCache], const SupplyCalls &, int, cbool)
 
 cdef extern from "native/c_calls.hpp" namespace "allotment" nogil:
+    ctypedef intptr_t (*FindStream)() noexcept
     cdef cppclass Client:
         CEngine *engine
-        uint64_t stream
-    cdef cppclass AtomicEngine "std::atomic<allotment::Engine *>":
-        void store(CEngine *)
-    AtomicEngine &served(int)
+        FindStream find_stream
+    cbool take_service(int, CEngine *)
     int MOST_DEVICES
     void *torch_allocate(ptrdiff_t, int, void *) noexcept
     void torch_free(void *, ptrdiff_t, int, void *) noexcept
@@ -599,6 +602,10 @@ cdef class Engine:
         cdef uint64_t address
         return as_number(ptr, &address) and self.engine.is_booked(address)
 
+    def blocks(self):
+        """Return the address of each booked block, and the size that was asked for."""
+        return [(block.first, block.second) for block in self.engine.booked_blocks()]
+
     @property
     def current(self):
         """Bytes that are booked now, each block with the size that was asked for."""
@@ -685,34 +692,27 @@ cdef class Engine:
         Returns
         -------
         dict
-            The addresses of ``torch_allocate`` and ``torch_free``, for ``torch.cuda.memory.CUDAPluggableAllocator``.
+            The addresses of two functions: see `allotment.CFunctions`.
         """
         if not 0 <= device < MOST_DEVICES:
             raise ValueError(f"a device's number is from 0 to {MOST_DEVICES - 1}, not {device}")
+        if not take_service(device, self.engine):
+            raise UnsupportedError(f"another caching allocator serves libraries in C on cuda:{device} already")
         self.keep_for_ever()
-        served(device).store(self.engine)
-        return {
-            "torch_allocate": <uintptr_t>&torch_allocate,
-            "torch_free": <uintptr_t>&torch_free,
-        }
+        return {"allocate": <uintptr_t>&torch_allocate, "free": <uintptr_t>&torch_free}
 
-    def client(self, stream):
-        """Return what ``cupy.cuda.CFunctionAllocator`` takes, with memory for the work of one stream.
+    def client(self, uintptr_t find_stream):
+        """Serve a caller in C that has a current stream from now on; the engine is never freed then.
 
         Returns
         -------
         dict
-            ``param``, ``malloc_func_ptr`` and ``free_func_ptr``.
+            What the functions are given, and their addresses: see `allotment.CClient`.
         """
         cdef Client *made = new Client()
         self.keep_for_ever()
-        self.streams.see(stream)
-        made.engine, made.stream = self.engine, stream.handle
-        return {
-            "param": <uintptr_t>made,
-            "malloc_func_ptr": <uintptr_t>&cupy_allocate,
-            "free_func_ptr": <uintptr_t>&cupy_free,
-        }
+        made.engine, made.find_stream = self.engine, <FindStream>find_stream
+        return {"param": <uintptr_t>made, "allocate": <uintptr_t>&cupy_allocate, "free": <uintptr_t>&cupy_free}
 
     cdef keep_for_ever(self):
         if not self.is_served:

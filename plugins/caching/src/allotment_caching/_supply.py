@@ -44,6 +44,8 @@ class PlatformSupply:
         What memory is mapped in; 0 if it is not.
     streams : Streams
         The streams that were seen. One that was closed has no work left: closing waits.
+    stream_owners : list of callables
+        Each returns the object of the stream that is current in a library which allocates in C.
     """
 
     def __init__(self, device: Device, *, maps_memory: bool = True) -> None:
@@ -52,6 +54,7 @@ class PlatformSupply:
         if maps_memory and device.is_virtual_memory_supported:
             self.granule = self._platform.mapping_granularity(self._ordinal)
         self.streams = Streams()
+        self.stream_owners: list[Callable[[], object]] = []
         self._readers = [self._ordinal]
 
     # Virtual memory
@@ -211,8 +214,13 @@ class PlatformSupply:
         self.streams.forget(stream)
 
     def watch(self, stream: int) -> None:
-        """Know a stream by its handle alone."""
-        self.streams.see(Stream.from_external(stream, self._device))
+        """Know a stream by its handle, and keep the object of it that a library has current."""
+        if self.streams.find(stream) is None:
+            self.streams.see(self._current_in_library(stream) or Stream.from_external(stream, self._device))
+
+    def _current_in_library(self, handle: int) -> Stream | None:
+        found = (Stream.from_external(owner(), self._device) for owner in self.stream_owners)  # type: ignore[arg-type]
+        return next((stream for stream in found if stream.handle == handle), None)
 
     now = staticmethod(monotonic)
 

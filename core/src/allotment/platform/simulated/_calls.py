@@ -10,7 +10,8 @@ from functools import partial, wraps
 from inspect import signature
 from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, Protocol, TypeAlias, TypeVar, cast
 
-from allotment.errors import PlatformError, nearest
+from allotment._wording import nearest
+from allotment.errors import PlatformError
 from allotment.platform._values import CaptureMode, StridedMemory
 from allotment.platform.simulated._errors import Refused
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 _LOG_LENGTH: Final = 2**16
 _SUCCESS: Final = "cudaSuccess"
+_NOT_COUNTED: Final = ("cudaGetDevice", "cudaSetDevice", "cuCtxSetCurrent")
+"""Calls that the driver answers from the thread's own state."""
 _PARAMETERS: Final[dict[str, tuple[str, ...]]] = {}
 """The names of the parameters of each recorded call, in order."""
 
@@ -117,6 +120,7 @@ class Journal:
         self.thread = _Thread()
         self.log = CallLog()
         self.record = self.log.entries.append
+        self.made = 0
         self.shut_down = False
         self.is_clear = True
         self.busy = False
@@ -227,6 +231,7 @@ def call(
     def decorate(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R]:
         name = method.__name__
         _PARAMETERS[name] = tuple(signature(method).parameters)[1:]
+        count = 0 if cuda_name in _NOT_COUNTED else 1
 
         @wraps(method)
         def recorded(self: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -238,6 +243,7 @@ def call(
                     journal.postponed.append((partial(recorded, self, *args, **kwargs), device))
                     return cast("R", None)
                 journal.busy = True
+                journal.made += count
                 try:
                     if not journal.is_clear:
                         journal.admit(name, after_fault=after_fault)

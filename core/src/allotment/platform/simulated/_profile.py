@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from allotment._names import normalise_name
-from allotment.errors import ConfigError, PlatformUnavailableError, listed, nearest
+from allotment._wording import listed, nearest
+from allotment.errors import ConfigError, PlatformUnavailableError
 from allotment.platform._values import DeviceProperties
 from allotment.platform.simulated import _host_mapping
 

@@ -53,6 +53,11 @@ class Simulation:
         """The latest calls."""
         return self._journal.log
 
+    @property
+    def calls_made(self) -> int:
+        """The number of all calls so far, without those that ask for the current device or set it."""
+        return self._journal.made
+
     def fail(self, call_name: str, nth: int = 1, code: str = "cudaErrorMemoryAllocation", times: int = 1) -> None:
         """Make calls fail.
 

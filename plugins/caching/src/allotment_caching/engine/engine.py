@@ -66,6 +66,11 @@ class Engine:
         block = self._live.get(ptr)  # type: ignore[call-overload]  # nothing else equals an address
         return block is not None and block.is_booked
 
+    def blocks(self) -> list[tuple[int, int]]:
+        """Return the address of each booked block, and the size that was asked for."""
+        with self._lock:
+            return [(block.start, block.size) for block in self._live.values() if block.is_booked]
+
     def reset_peak(self) -> None:
         """Set the peak to what is booked now."""
         self.peak = self.current

@@ -73,7 +73,7 @@ void torch_free(void *ptr, std::ptrdiff_t, int device, void *) noexcept { c_free
 
 std::intptr_t cupy_allocate(void *client, std::size_t size, int) noexcept {
     auto *known = static_cast<Client *>(client);
-    return reinterpret_cast<std::intptr_t>(c_allocate(known->engine, size, known->stream));
+    return reinterpret_cast<std::intptr_t>(c_allocate(known->engine, size, static_cast<Handle>(known->find_stream())));
 }
 
 void cupy_free(void *client, std::intptr_t ptr, int) noexcept {

@@ -9,10 +9,12 @@ namespace allotment {
 
 constexpr int MOST_DEVICES = 64;
 
-// What CuPy's CFunctionAllocator is given: an engine and the stream that its memory is for.
+using FindStream = std::intptr_t (*)();
+
+// What CuPy's CFunctionAllocator is given: an engine, and what returns the stream that memory is for.
 struct Client {
     Engine *engine;
-    Handle stream;
+    FindStream find_stream;
 };
 
 // The engine that serves a device's callers; `nullptr` for none. An engine that served once must not go: its blocks may
@@ -20,6 +22,14 @@ struct Client {
 inline std::atomic<Engine *> &served(int device) {
     static std::atomic<Engine *> engines[MOST_DEVICES];
     return engines[device];
+}
+
+// Let an engine serve a device; whether it does. One that does already, and has blocks out, is not relieved: they return
+// to whoever serves.
+inline bool take_service(int device, Engine *engine) {
+    Engine *before = served(device).load();
+    if (before != nullptr && before != engine && before->account().blocks != 0) return false;
+    return served(device).compare_exchange_strong(before, engine);
 }
 
 void *c_allocate(Engine *engine, std::size_t size, Handle stream) noexcept;

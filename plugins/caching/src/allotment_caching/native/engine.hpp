@@ -2,6 +2,8 @@
 #pragma once
 
 #include <algorithm>
+#include <utility>
+#include <vector>
 
 #include "policy.hpp"
 #include "table.hpp"
@@ -41,6 +43,8 @@ class Engine {
     virtual Freed leave(Address ptr, std::uint64_t &size, Handle &stream) = 0;
     virtual void record_use(Address ptr, Handle stream) = 0;
     virtual bool is_booked(Address ptr) = 0;
+    // The address of each booked block, and the size that was asked for.
+    virtual std::vector<std::pair<Address, std::uint64_t>> booked_blocks() = 0;
     // The bytes of a block that is handed out, for callers that free by the address alone; 0 if there is none.
     virtual std::uint64_t size_of(Address ptr) = 0;
 
@@ -154,6 +158,16 @@ template <typename Policy> class EngineWith final : public Engine {
         Guard guard(policy_.lock);
         Item *block = live_.find(ptr);
         return block != nullptr && block->is_booked;
+    }
+
+    std::vector<std::pair<Address, std::uint64_t>> booked_blocks() override {
+        Guard guard(policy_.lock);
+        std::vector<std::pair<Address, std::uint64_t>> found;
+        found.reserve(live_.size());
+        live_.visit([&found](Address start, const Item &block) {
+            if (block.is_booked) found.emplace_back(start, block.size);
+        });
+        return found;
     }
 
     std::uint64_t size_of(Address ptr) override {

@@ -40,6 +40,12 @@ template <typename Item> class AddressTable {
         slots_[i] = {};
     }
 
+    template <typename Visitor> void visit(Visitor visitor) const {
+        for (const Slot &slot : slots_) {
+            if (slot.item != nullptr) visitor(slot.address, *slot.item);
+        }
+    }
+
   private:
     struct Slot {
         Address address = 0;

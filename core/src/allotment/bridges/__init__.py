@@ -1,0 +1,14 @@
+"""Bridges deliver memory to other libraries: what they are, installing them, and how libraries stand."""
+
+from allotment.bridges._bridge import Bridge
+from allotment.bridges._delivery import Delivery
+from allotment.bridges._installation import (
+    BridgeState,
+    BridgeStatus,
+    install,
+    install_configured,
+    uninstall,
+)
+from allotment.bridges._installation import status as status
+
+__all__ = ["Bridge", "BridgeState", "BridgeStatus", "Delivery", "install", "install_configured", "status", "uninstall"]
