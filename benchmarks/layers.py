@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 import allotment as al
@@ -22,6 +23,7 @@ ONE_BY_ONE: dict[str, list[Any]] = {
     "fallback": [{"fallback": "host"}],
     "fault": [{"fault": 2**62}],
     "track": ["track"],
+    "trace, the last 1000": [{"trace": {"path": os.devnull, "last": 1000}}],
 }
 ALL = [layer for name in ("fallback", "ladder", "limit", "fault") for layer in ONE_BY_ONE[name]]
 
@@ -34,6 +36,7 @@ def comparisons() -> Iterator[Comparison]:
         for name in ("mempool", "caching"):
             yield around(device, name)
         yield measured(device)
+        yield recorded(device)
         yield prefetch(device)
 
 
@@ -70,6 +73,13 @@ def measured(device: al.Device) -> Comparison:
     with al.measure("benchmark"):
         contenders = {name: pair(al.get_allocator(name, device), SIZE) for name in ("mempool", "caching")}
         return compare(f"allocate + deallocate in a scope of al.measure, {SIZE} B", contenders)
+
+
+def recorded(device: al.Device) -> Comparison:
+    """Measure allocators while everything is recorded."""
+    with al.record(last=1000):
+        contenders = {name: pair(al.get_allocator(name, device), SIZE) for name in ("mempool", "caching")}
+        return compare(f"allocate + deallocate while al.record runs, {SIZE} B", contenders)
 
 
 def prefetch(device: al.Device) -> Comparison:

@@ -1,5 +1,8 @@
 """What a bridge draws from: booked, on the library's stream, and given back to whoever gave it."""
 
+import gc
+from weakref import ref
+
 import pytest
 
 import allotment as al
@@ -74,3 +77,136 @@ def test_another_platform_has_other_devices():
 @pytest.mark.parametrize(("allocator", "source"), [(None, "the allocator in force"), ("caching", "caching")])
 def test_it_says_what_it_draws_from(allocator, source):
     assert al.Delivery("library", allocator).source == source
+
+
+# Streams
+
+
+class Owned:
+    """A library's object of a stream."""
+
+    def __init__(self, stream):
+        self.stream = stream
+
+    def __cuda_stream__(self):
+        return 0, self.stream.handle
+
+
+def owner_of(stream):
+    owner = Owned(stream)
+    return owner, ref(owner)
+
+
+def test_the_owner_of_a_stream_is_kept_for_memory_on_it_and_no_longer(sim):
+    delivery, device = al.Delivery("library", "mempool"), al.get_device("cuda:0")
+    owner, alive = owner_of(al.Stream(device))
+    ptr = delivery.account(device).allocate_on(100, delivery.stream(device, owner.stream.handle, owner))
+    del owner
+    delivery.stream(device, 0)
+    gc.collect()
+    assert alive() is not None
+    delivery.account(device).deallocate(ptr, 100)
+    gc.collect()
+
+    assert alive() is None
+
+
+def test_a_stream_is_the_same_object_while_somebody_has_it(sim):
+    delivery, device = al.Delivery("library"), al.get_device("cuda:0")
+    first, null = delivery.stream(device, 7), delivery.stream(device, 0)
+
+    assert delivery.stream(device, 7) is first
+    assert delivery.stream(device, 0) is null
+    assert delivery.stream(al.get_device("cuda:1"), 0) is not null
+
+
+# Given back by those who cannot be told of an error
+
+
+def statistics(name="mempool"):
+    return al.get_allocator(name, "cuda:0").statistics()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_released_block_is_given_back(sim, name):
+    delivery = al.Delivery("library", name)
+    delivery.release(delivery.allocate(0, 100, 0))
+    delivery.release(0)
+
+    assert (statistics(name).current, statistics(name).frees) == (0, 1)
+
+
+@pytest.mark.parametrize("name", ["mempool", "caching"])
+def test_memory_that_another_stream_used_is_not_reused_before_its_work_is_done(sim, name):
+    delivery, stream, other = al.Delivery("library", name), al.Stream("cuda:0"), al.Stream("cuda:0")
+    ptr = delivery.allocate(0, 2**20, stream.handle)
+    sim.hold(other.handle)
+    delivery.release(ptr, other.handle)
+    waits = sim.calls.named("wait_for_stream")
+
+    assert [call.args[:2] for call in waits] == [(stream.handle, other.handle)]
+    sim.release(other.handle)
+
+
+@pytest.mark.parametrize("handle", [0, 1, None])
+def test_both_names_of_the_null_stream_are_one(sim, handle):
+    delivery = al.Delivery("library", "mempool")
+    delivery.release(delivery.allocate(0, 100, 0), handle)
+
+    assert sim.calls.named("wait_for_stream") == []
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_what_cannot_be_released_is_told_and_raises_nothing(sim, monkeypatch):
+    told = []
+    monkeypatch.setattr("sys.unraisablehook", told.append)
+    al.Delivery("library").release(4096)
+
+    assert [fact.exc_type for fact in told] == [InvalidPointerError]
+
+
+def test_a_failed_release_is_told_and_the_block_stays_on_the_books(sim):
+    delivery = al.Delivery("library", "default")
+    ptr = delivery.allocate(0, 100, 0)
+    sim.fail("free")
+    with pytest.warns(al.FreeFailedWarning, match="100 bytes at .* given back to allocator 'default'"):
+        delivery.release(ptr)
+
+    assert statistics("default").current == 100
+
+
+@pytest.mark.parametrize("is_error", [False, True])
+@pytest.mark.parametrize("non_blocking", [False, True])
+@pytest.mark.parametrize("on_captured_stream", [False, True])
+def test_a_block_waits_for_the_end_of_a_capture_that_nobody_told_us_of(
+    sim, monkeypatch, on_captured_stream, non_blocking, is_error
+):
+    delivery, stream = al.Delivery("library", "mempool"), al.Stream("cuda:0", non_blocking=non_blocking)
+    ptrs = [delivery.allocate(0, 100, stream.handle if on_captured_stream else 0) for _ in range(3)]
+    sim.begin_capture(stream.handle, 0, al.CaptureMode.RELAXED)
+    for ptr in ptrs:
+        delivery.release(ptr)
+    waiting = 300 if on_captured_stream or not non_blocking else 0
+    assert statistics().current == waiting
+    sim.end_capture(stream.handle, 0)
+    if is_error:
+        sim.fail("free_async")
+        with pytest.warns(al.FreeFailedWarning) if waiting else pytest.raises(al.PlatformError):
+            delivery.give_back_kept()
+            sim.free_async(0, 0)
+    else:
+        delivery.give_back_kept()
+
+    assert statistics().current == (100 if is_error and waiting else 0)
+
+
+def test_what_waited_goes_back_in_the_course_of_later_calls(sim):
+    delivery, stream = al.Delivery("library", "mempool"), al.Stream("cuda:0")
+    ptr = delivery.allocate(0, 100, stream.handle)
+    sim.begin_capture(stream.handle, 0, al.CaptureMode.RELAXED)
+    delivery.release(ptr)
+    sim.end_capture(stream.handle, 0)
+    delivery.release(delivery.allocate(0, 200, 0))
+
+    assert statistics().current == 0

@@ -1,6 +1,7 @@
 """Bridges deliver memory to other libraries: what they are, installing them, and how libraries stand."""
 
 from allotment.bridges._bridge import Bridge
+from allotment.bridges._callbacks import CallbackReceiver, CCallbacks, c_callbacks, has_compiled_callbacks
 from allotment.bridges._delivery import Delivery
 from allotment.bridges._installation import (
     BridgeState,
@@ -11,4 +12,17 @@ from allotment.bridges._installation import (
 )
 from allotment.bridges._installation import status as status
 
-__all__ = ["Bridge", "BridgeState", "BridgeStatus", "Delivery", "install", "install_configured", "status", "uninstall"]
+__all__ = [
+    "Bridge",
+    "BridgeState",
+    "BridgeStatus",
+    "CCallbacks",
+    "CallbackReceiver",
+    "Delivery",
+    "c_callbacks",
+    "has_compiled_callbacks",
+    "install",
+    "install_configured",
+    "status",
+    "uninstall",
+]

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from types import CodeType
     from typing import TypeAlias
 
-    RawSite: TypeAlias = tuple[tuple[CodeType, int | None], ...]
-    """The frames as they are kept: nothing is formatted until somebody asks."""
+    RawSite: TypeAlias = tuple[tuple[CodeType, int], ...]
+    """The frames as they are kept, each with its instruction: no line is looked up until somebody asks."""
 
 
 class Frame(NamedTuple):
@@ -53,29 +53,36 @@ class CallSite:
 def capture_site(depth: int) -> RawSite:
     """Return where the program is now, in at most ``depth`` frames."""
     frame: Any = sys._getframe(1)  # the cheap way, which `inspect` takes too
-    found: list[tuple[CodeType, int | None]] = []
+    found: list[tuple[CodeType, int]] = []
     while frame is not None and len(found) < depth:
         name = frame.f_globals.get("__name__")
         if name == "runpy":  # outside of it is what started the program
             break
-        if type(name) is not str or not (name.startswith(_OURS) or name == "allotment"):
-            found.append((frame.f_code, frame.f_lineno))
-        elif name.startswith("allotment_") and _BRIDGE.match(name):
-            found.append((frame.f_code, None))  # whose line says nothing, but which tells the library
+        if type(name) is not str or name[:9] != "allotment" or _is_of_interest(name):
+            found.append((frame.f_code, frame.f_lasti))
         frame = frame.f_back
     return tuple(found)
 
 
-_OURS: Final = ("allotment.", "allotment_")
-"""How the names of the modules of core, plugins and bridges begin."""
+def _is_of_interest(module: str) -> bool:
+    """Return whether a module is a bridge, which tells the library, or the program's and only called as ours are."""
+    return module[9:10] not in ("", ".", "_") or _BRIDGE.match(module) is not None
+
+
 _BRIDGE: Final = re.compile(r"allotment_(\w+)_bridge\b")
 """The packages of bridges, which are called as the library is."""
 
 
 def read_site(raw: RawSite) -> CallSite:
     """Return a call site to look at."""
-    frames = tuple(Frame(code.co_filename, line or 0, code.co_qualname) for code, line in raw if not _bridge_of(code))
-    return CallSite(frames, next(filter(None, (_bridge_of(code) for code, _ in raw)), None))
+    libraries = [_bridge_of(code) for code, _ in raw]
+    frames = (_read_frame(*each) for each, library in zip(raw, libraries, strict=True) if library is None)
+    return CallSite(tuple(frames), next(filter(None, libraries), None))
+
+
+def _read_frame(code: CodeType, instruction: int) -> Frame:
+    lines = (line for start, end, line in code.co_lines() if start <= instruction < end)
+    return Frame(code.co_filename, next(lines, None) or 0, code.co_qualname)
 
 
 def _bridge_of(code: CodeType) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import count, islice
 from typing import TYPE_CHECKING, Annotated, ClassVar, Final, NamedTuple
 from warnings import warn
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
     from allotment.device import Device
     from allotment.layers.accounting import AccountedAllocator
-    from allotment.layers.call_site import RawSite
+    from allotment.layers.call_site import CallSite, RawSite
     from allotment.layers.layer import Calls
     from allotment.stream import Stream
 
@@ -136,19 +137,16 @@ class Track:
 
         At most the oldest 100,000 blocks are looked at.
         """
-        sizes: dict[tuple[str | None, RawSite], list[int]] = {}
+        sizes: dict[tuple[str | None, CallSite], list[int]] = {}
+        read = lru_cache(None)(read_site)
         for entry in islice(list(self._blocks.values()), _MOST_GROUPED):
-            sizes.setdefault((entry.label, entry.site), []).append(entry.nbytes)
+            sizes.setdefault((entry.label, read(entry.site)), []).append(entry.nbytes)
         largest = sorted(sizes.items(), key=lambda item: -sum(item[1]))
         return [
             Holder(
-                nbytes=sum(nbytes),
-                blocks=len(nbytes),
-                allocator=self._allocator,
-                label=label,
-                call_site=read_site(site),
+                nbytes=sum(nbytes), blocks=len(nbytes), allocator=self._allocator, label=label, call_site=call_site
             )
-            for (label, site), nbytes in largest
+            for (label, call_site), nbytes in largest
         ]
 
     def history(self, ptr: int) -> str | None:

@@ -1,0 +1,1 @@
+"""Several libraries in one process, drawing from one allocator through their bridges."""
