@@ -13,6 +13,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invaria
 
 import allotment as al
 from allotment.layers.account import account
+from allotment.stream import stream_scope_stack
 
 MIB = 2**20
 
@@ -781,3 +782,42 @@ TestModel = Model.TestCase
 TestModel.settings = limits
 TestModelWithStreams = ModelWithStreams.TestCase
 TestModelWithStreams.settings = limits
+
+
+# Whether anything is in between
+
+
+@pytest.fixture
+def caching(sim):
+    """Return the account of an allocator that keeps its own."""
+    return al.get_allocator("caching", "cuda:0")
+
+
+@pytest.mark.parametrize("between", [al.measure, lambda: al.ScopedCapture("cuda:0")])
+def test_an_account_is_direct_while_nothing_is_in_between(caching, between):
+    assert caching.is_direct
+    with between():
+        assert not caching.is_direct
+
+    assert caching.is_direct
+
+
+def test_an_account_of_another_s_books_is_never_direct(sim):
+    for name in ("default", "mempool", "managed"):
+        assert not al.get_allocator(name, "cuda:0").is_direct
+    assert not al.get_allocator("caching", "cuda:0", layers=["track"]).is_direct
+
+
+def test_an_account_that_is_retired_is_not_direct(caching):
+    caching.retire(al.ShuttingDownError)
+
+    assert not caching.is_direct
+
+
+def test_a_stream_in_force_needs_no_scope_of_its_own(sim):
+    mempool, stream, scopes = al.get_allocator("mempool", "cuda:0"), al.Stream("cuda:0"), []
+    al.set_stream(stream)
+    mempool.interpose(lambda size, stream: scopes.append(stream_scope_stack.get()) or 4096, lambda *_: None)
+    mempool.allocate_on(100, stream)
+
+    assert scopes == [()]

@@ -114,6 +114,12 @@ class StreamLedger(Ledger):
 
     __slots__ = ()
 
+    if TYPE_CHECKING:  # of the compiled twin alone
+        _malloc_from_pool: int
+        _free_async: int
+        _current_device: int
+        _ordinal: int
+
     def allocate(self, size_in_bytes: int, /) -> int:
         """Return the address of a new block, usable by work queued on the stream in force from now on."""
         if type(size_in_bytes) is not int or not 0 < size_in_bytes <= self._largest:

@@ -2,9 +2,14 @@
  *
  * A ledger knows which blocks are live and calls the allocator. All that is unusual is left to methods of the class
  * built on it (see accounting.py): what a request of an odd size means, what a failure becomes, what to say of a bad
- * pointer. Between two calls into Python nothing here gives up the interpreter lock, so no lock of its own is needed.
+ * pointer. Between two calls of the allocator nothing here gives up the interpreter lock, so no lock of its own is needed.
  */
 #include "../_native.h"
+
+/* cuMemAllocFromPoolAsync, cuMemFreeAsync and cuCtxGetDevice, whose addresses a platform with a driver gives. */
+typedef int (*MallocFromPool)(unsigned long long *, size_t, void *, void *);
+typedef int (*FreeAsync)(unsigned long long, void *);
+typedef int (*CurrentDevice)(int *);
 
 typedef struct {
     PyObject_HEAD
@@ -15,6 +20,8 @@ typedef struct {
     PyObject *stream_scopes;
     PyObject *find_stream;
     PyObject *pool;          /* a pool's handle: the calls are cudaMallocFromPoolAsync and cudaFreeAsync themselves */
+    unsigned long long malloc_from_pool, free_async, current_device; /* the driver's functions, or 0 */
+    int ordinal;                                                     /* of the device that must be current for them */
     unsigned long long largest;
     unsigned long long current, peak, allocations, frees;
 } Ledger;
@@ -124,9 +131,41 @@ stream_in_force(Ledger *self)
     return PyObject_CallOneArg(self->find_stream, self->device);
 }
 
+/* Whether the driver may be called for the pool: its device is current, so the null stream is this device's too. */
+static int
+driver_serves(Ledger *self)
+{
+    int device;
+    return self->malloc_from_pool != 0 && ((CurrentDevice)self->current_device)(&device) == 0
+           && device == self->ordinal;
+}
+
+/* The address of a block that the driver gave, or 0: then the call is made in the usual way, which knows what is wrong. */
+static unsigned long long
+malloc_by_driver(Ledger *self, unsigned long long nbytes, void *stream)
+{
+    void *pool = PyLong_AsVoidPtr(self->pool);
+    unsigned long long ptr = 0;
+    int result;
+    Py_BEGIN_ALLOW_THREADS
+    result = ((MallocFromPool)self->malloc_from_pool)(&ptr, nbytes, pool, stream);
+    Py_END_ALLOW_THREADS
+    return result == 0 ? ptr : 0;
+}
+
+static int
+free_by_driver(Ledger *self, unsigned long long ptr, void *stream)
+{
+    int result;
+    Py_BEGIN_ALLOW_THREADS
+    result = ((FreeAsync)self->free_async)(ptr, stream);
+    Py_END_ALLOW_THREADS
+    return result == 0;
+}
+
 /* Call the allocator, or the pool itself, with a stream. New reference. */
 static PyObject *
-allocate_on(Ledger *self, PyObject *size, PyObject *stream)
+allocate_on(Ledger *self, PyObject *size, unsigned long long nbytes, PyObject *stream)
 {
     if (self->pool == Py_None) {
         PyObject *arguments[] = {size, stream};
@@ -135,6 +174,11 @@ allocate_on(Ledger *self, PyObject *size, PyObject *stream)
     PyObject *handle = PyObject_GetAttr(stream, str_handle);
     if (handle == NULL) {
         return NULL;
+    }
+    unsigned long long address = driver_serves(self) ? malloc_by_driver(self, nbytes, PyLong_AsVoidPtr(handle)) : 0;
+    if (address != 0) {
+        Py_DECREF(handle);
+        return PyLong_FromUnsignedLongLong(address);
     }
     PyObject *arguments[] = {size, self->pool, handle};
     PyObject *ptr = PyObject_Vectorcall(self->allocate, arguments, 3, NULL);
@@ -152,6 +196,10 @@ deallocate_on(Ledger *self, PyObject *ptr, PyObject *size, PyObject *stream)
     PyObject *handle = PyObject_GetAttr(stream, str_handle);
     if (handle == NULL) {
         return NULL;
+    }
+    if (driver_serves(self) && free_by_driver(self, PyLong_AsUnsignedLongLong(ptr), PyLong_AsVoidPtr(handle))) {
+        Py_DECREF(handle);
+        Py_RETURN_NONE;
     }
     PyObject *arguments[] = {ptr, handle};
     PyObject *result = PyObject_Vectorcall(self->deallocate, arguments, 2, NULL);
@@ -175,7 +223,7 @@ stream_ledger_allocate(Ledger *self, PyObject *size)
     if (entry == NULL) {
         return NULL;
     }
-    PyObject *ptr = allocate_on(self, size, PyTuple_GET_ITEM(entry, 1));
+    PyObject *ptr = allocate_on(self, size, nbytes, PyTuple_GET_ITEM(entry, 1));
     PyObject *booked = ptr == NULL ? refuse(self, size) : book(self, ptr, entry, nbytes);
     Py_DECREF(entry);
     return booked;
@@ -341,6 +389,10 @@ static PyMemberDef ledger_members[] = {
     {"_stream_scopes", T_OBJECT_EX, offsetof(Ledger, stream_scopes), 0, NULL},
     {"_find_stream", T_OBJECT_EX, offsetof(Ledger, find_stream), 0, NULL},
     {"_pool", T_OBJECT_EX, offsetof(Ledger, pool), 0, NULL},
+    {"_malloc_from_pool", T_ULONGLONG, offsetof(Ledger, malloc_from_pool), 0, NULL},
+    {"_free_async", T_ULONGLONG, offsetof(Ledger, free_async), 0, NULL},
+    {"_current_device", T_ULONGLONG, offsetof(Ledger, current_device), 0, NULL},
+    {"_ordinal", T_INT, offsetof(Ledger, ordinal), 0, NULL},
     {"_largest", T_ULONGLONG, offsetof(Ledger, largest), 0, NULL},
     {"_current", T_ULONGLONG, offsetof(Ledger, current), 0, NULL},
     {"_peak", T_ULONGLONG, offsetof(Ledger, peak), 0, NULL},

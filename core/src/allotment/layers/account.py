@@ -8,6 +8,7 @@ from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 from allotment.allocator import AccountAnswers, KeepsAccounts, SupportsPool, SupportsStreams
+from allotment.errors import PlatformError
 from allotment.layers.accounting import AccountedAllocator
 from allotment.layers.ledger import HAS_INTERPRETER_LOCK, IS_COMPILED, Ledger, StreamLedger
 from allotment.stream import stream_in_force, stream_scopes
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from allotment.allocator import Allocator
     from allotment.device import Device
     from allotment.layers.layer import Calls, Layer
+    from allotment.platform import Platform
 
 _SLOTS = (
     "__weakref__",
@@ -40,6 +42,19 @@ _SLOTS = (
 )
 
 
+_POOL_FUNCTIONS = ("cuMemAllocFromPoolAsync", "cuMemFreeAsync", "cuCtxGetDevice")
+"""The driver's functions that the compiled ledger calls for a pool, in the order in which it knows them."""
+
+
+def _pool_functions(platform: Platform) -> tuple[int, int, int]:
+    """Return the addresses of the driver's functions; zeros where it has not all of them."""
+    try:
+        malloc, free, current_device = (platform.driver_entry_point(name) for name in _POOL_FUNCTIONS)
+    except PlatformError:
+        return 0, 0, 0
+    return (malloc, free, current_device) if malloc and free and current_device else (0, 0, 0)
+
+
 class Account(AccountedAllocator, Ledger):
     """An account around an allocator with two methods."""
 
@@ -59,24 +74,29 @@ class StreamOrderedAccount(AccountedAllocator, StreamLedger):
         """Let the ledger call the allocator itself again, through its layers, or the pool that it draws from."""
         self._stream_scopes, self._find_stream = stream_scopes, stream_in_force
         if IS_COMPILED and self.traits.straight_from_pool and not self._layers_in_force():
-            platform = self.device.platform
-            assert isinstance(self.allocator, SupportsPool)
-            calls = self._guarded(platform.malloc_from_pool, platform.free_async)
-            self._put(self.allocator.pool_handle, *calls)
-        else:
+            self._draw_from_pool()
+        elif not self._retired:
             own = self.own_calls()
-            self._put(None, own.allocate, own.deallocate)
+            self._put_calls(own.allocate, own.deallocate)
 
-    def interpose(self, allocate: Callable[..., Any], deallocate: Callable[..., Any]) -> None:
-        """Put other calls in the place of the allocator's; they get the stream as an argument."""
-        self._put(None, allocate, deallocate)
+    def _draw_from_pool(self) -> None:
+        """Let the compiled ledger call the pool: the driver itself where there is one, else the platform."""
+        platform = self.device.platform
+        assert isinstance(self.allocator, SupportsPool)
+        calls = self._guarded(platform.malloc_from_pool, platform.free_async)
+        self._ordinal = self.device.ordinal
+        self._malloc_from_pool, self._free_async, self._current_device = _pool_functions(platform)
+        if not self._retired:
+            self._put(self.allocator.pool_handle, *calls)
+
+    def _put_calls(self, allocate: Callable[..., Any], deallocate: Callable[..., Any]) -> None:
+        self._put(None, allocate, deallocate)  # they get the stream as an argument
 
     def _put(self, pool: int | None, allocate: Callable[..., Any], deallocate: Callable[..., Any]) -> None:
-        if not self._retired:
-            # No other thread may see one of them without the others: nothing is called in between.
-            self._pool = pool
-            self._allocate = allocate
-            self._deallocate = deallocate
+        # No other thread may see one of them without the others: nothing is called in between.
+        self._pool = pool
+        self._allocate = allocate
+        self._deallocate = deallocate
 
     def bare_calls(self) -> Calls:
         """Return the calls with the stream as an argument, also where the ledger calls a pool itself."""

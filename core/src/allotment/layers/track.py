@@ -143,9 +143,7 @@ class Track:
             sizes.setdefault((entry.label, read(entry.site)), []).append(entry.nbytes)
         largest = sorted(sizes.items(), key=lambda item: -sum(item[1]))
         return [
-            Holder(
-                nbytes=sum(nbytes), blocks=len(nbytes), allocator=self._allocator, label=label, call_site=call_site
-            )
+            Holder(nbytes=sum(nbytes), blocks=len(nbytes), allocator=self._allocator, label=label, call_site=call_site)
             for (label, call_site), nbytes in largest
         ]
 
