@@ -29,7 +29,7 @@ LAYERS = (
     {"host_allocator"},
     {"registry"},
     {"layers"},
-    {"selection", "pools"},
+    {"selection", "pools", "guides"},
     {"_array", "_array_memory", "_dlpack", "_foreign_memory", "copying", "factories", "foreign", "interchange", "ipc"},
     {"access"},
     {"launching", "capture"},
@@ -111,7 +111,7 @@ def _running_nodes(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def read_sources(folder: Path) -> list[Module]:
-    paths = sorted(folder.rglob("*.py"))
+    paths = sorted(path for path in folder.rglob("*.py") if "template" not in path.parts)  # a project of its own
     names = {path: ".".join(path.relative_to(folder).with_suffix("").parts).removesuffix(".__init__") for path in paths}
     known = frozenset(names.values())
     return [Module(name, path.read_text(), path.stem == "__init__", known) for path, name in names.items()]

@@ -37,8 +37,11 @@ PAGES = sorted(
         *(page for page in ROOT.glob("docs/**/*.md") if "_build" not in page.parts),
         *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "core/README.md")),
         *ROOT.glob("plugins/*/README.md"),
+        *ROOT.glob("bridges/*/README.md"),
     ]
 )
+TRIED_ELSEWHERE = {ROOT / "docs/plugin-authors/ten-minutes.md"}
+"""The page whose commands `tests/packaging/test_ten_minutes.py` runs, in an environment that they make themselves."""
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 NOT_TRIED = ("text", "{")
 """Blocks that show no code: output from elsewhere, and directives."""

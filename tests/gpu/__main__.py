@@ -23,15 +23,19 @@ SUITES = {
     "core/tests/access": "who may touch what: verdicts and kernels agree",
     "core/tests/launching": "kernels of CuPy, Numba and Warp on our arrays",
     "core/tests": "arrays, capture, IPC, and exchange with CuPy and PyTorch",
-    "plugins/default": "allocator `default`: conformance kit and its own tests",
-    "plugins/mempool": "allocator `mempool`: conformance kit and its own tests",
-    "plugins/managed": "allocator `managed`: conformance kit and its own tests",
-    "plugins/pinned": "allocator `pinned`: conformance kit and its own tests",
-    "plugins/caching": "allocator `caching`: conformance kit and its own tests",
+    **{
+        f"plugins/{folder.parent.name}": f"allocator `{folder.parent.name}`: conformance kit and its own tests"
+        for folder in sorted(ROOT.glob("plugins/*/pyproject.toml"))
+    },
+    **{
+        f"bridges/{folder.parent.name}": f"the bridge to `{folder.parent.name}`"
+        for folder in sorted(ROOT.glob("bridges/*/pyproject.toml"))
+    },
+    "tests/integration": "several libraries in one process: one pool, handing over, returning, exiting",
     "tests": "the code blocks of the guides",
 }
 """Where a test lies, and what that proves; the first that fits counts."""
-FOLDERS = ("core/tests", "plugins", "tests/guides")
+FOLDERS = ("core/tests", "plugins", "bridges", "tests/guides", "tests/integration")
 """Where tests for a GPU are; the others need tools that a GPU host lacks."""
 
 

@@ -64,7 +64,6 @@ ATTRIBUTES = [
 """Attributes of objects that the guides use or tell of."""
 
 ABSENT = {
-    "utils.AllocatorRmm": "issue 5",
     "config.verify_cuda": "not of the memory system: Warp's switch to check for CUDA errors after each launch",
 }
 """Names that are not there, and why."""
@@ -83,7 +82,7 @@ def names_in(code):
 NAMES = sorted(PROSE.union(*(names_in(block.code) for block in BLOCKS)))
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name not in ABSENT and not name.startswith("utils")])
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in ABSENT])
 def test_a_name_of_the_guides_exists(name):
     assert attrgetter(name)(al) is not None
 

@@ -11,7 +11,8 @@ from pathlib import Path
 from textwrap import dedent
 
 import pytest
-from tests.integration.libraries import missing
+
+from .libraries import missing
 
 ROOT = Path(__file__).parents[2]
 TIME_LIMIT = 180
@@ -79,8 +80,17 @@ def result_of(run):
     return result
 
 
-@pytest.fixture(scope="session")
-def pool():
-    """What runs several scripts at a time."""
-    with ThreadPoolExecutor(AT_ONCE) as executor:
-        yield executor
+@pytest.fixture(scope="module")
+def run_all(run):
+    """Return a function that runs scripts by name, several at a time, and returns what gives the outcome of each.
+
+    None of them outlives the module: the next one may measure what is free of the device.
+    """
+    executor = ThreadPoolExecutor(AT_ONCE)
+
+    def begin(scripts):
+        futures = {name: executor.submit(run, script) for name, script in scripts.items()}
+        return lambda name: futures[name].result()
+
+    yield begin
+    executor.shutdown(wait=True, cancel_futures=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from importlib import import_module
 from importlib.util import find_spec
+from time import monotonic, sleep
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,10 @@ import numpy as np
 NAMES = ("cupy", "torch", "numba", "warp")
 """The libraries that there are bridges to, as bridges are named."""
 NEEDED = {"cupy": "cupy", "torch": "torch", "numba": "numba_cuda", "warp": "warp"}
+
+
+_PATIENCE = 10
+"""Seconds to wait for what a library gives back later."""
 
 
 def missing() -> list[str]:
@@ -124,7 +129,7 @@ class Warp:
 
     def __init__(self) -> None:
         self.module: Any = import_module("warp")
-        self.module.config.quiet = True
+        self.module.config.log_level = 30  # no banner
         self.module.init()
 
     def full(self, count: int, value: float) -> Any:
@@ -209,3 +214,8 @@ def let_go(*libraries: Any) -> None:
         library.release()
     gc.collect()
     al.synchronize()
+    end = monotonic() + _PATIENCE
+    while used() and monotonic() < end:  # PyTorch's segments come back a moment after it has let them go
+        sleep(0.05)
+        for library in libraries:
+            library.release()

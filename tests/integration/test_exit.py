@@ -3,7 +3,8 @@
 from itertools import permutations
 
 import pytest
-from tests.integration.libraries import NAMES
+
+from .libraries import NAMES
 
 pytestmark = pytest.mark.gpu
 
@@ -73,11 +74,10 @@ FAILURES = {f"{', '.join(order)}": script(order, FAILURE) for order in (NAMES, N
 
 
 @pytest.fixture(scope="module")
-def outcomes(run, pool):
+def outcomes(run_all):
     """What became of each case, all run when the first is asked for, and of one without Allotment."""
     alone = BEGIN.format(early="", order=NAMES) + WORK + "kept = work()"
-    jobs = {name: pool.submit(run, text) for name, text in ({"alone": alone} | CASES | FAILURES).items()}
-    return lambda name: jobs[name].result()
+    return run_all({"alone": alone} | CASES | FAILURES)
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,8 @@
 import json
 
 import pytest
-from tests.integration.libraries import CLASSES, NAMES
+
+from .libraries import CLASSES, NAMES
 
 pytestmark = pytest.mark.gpu
 

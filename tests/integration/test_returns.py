@@ -1,7 +1,8 @@
 """Each block returns to the allocator that made it, wherever and whenever it is dropped."""
 
 import pytest
-from tests.integration.libraries import NAMES
+
+from .libraries import NAMES
 
 pytestmark = pytest.mark.gpu
 
@@ -23,6 +24,7 @@ held.clear()
 let_go(library)
 print(json.dumps([made >= 4000, used(), made_by.statistics().allocations == made_by.statistics().frees]))
 """
+SUPPLIERS = ("caching", "default")
 WAYS = {
     "out of the scope": "",
     "another allocator in force": 'al.set_device_allocator("cuda:0", "managed")',
@@ -48,22 +50,23 @@ capture.graph.close()
 
 
 @pytest.fixture(scope="module")
-def results(run, pool):
-    """What became of each library and way, all run when the first is asked for."""
-    jobs = {
-        (name, supplier, way): pool.submit(run, BEGIN.format(name=name, supplier=supplier) + drop + END)
-        for name in NAMES
-        for supplier in ("caching", "default")
-        for way, drop in WAYS.items()
-    }
-    return lambda *key: jobs[key].result()
+def results(run_all):
+    """What became of each library, supplier and way, all run when the first is asked for."""
+    return run_all(
+        {
+            (name, supplier, way): BEGIN.format(name=name, supplier=supplier) + drop + END
+            for name in NAMES
+            for supplier in SUPPLIERS
+            for way, drop in WAYS.items()
+        }
+    )
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("supplier", ["caching", "default"])
+@pytest.mark.parametrize("supplier", SUPPLIERS)
 @pytest.mark.parametrize("name", NAMES)
 def test_each_block_returns_to_the_allocator_that_made_it(results, name, supplier, way):
-    outcome = results(name, supplier, way)
+    outcome = results((name, supplier, way))
 
     assert outcome.code == 0, outcome.errors
     assert outcome.lines[-1] == "[true, {}, true]"

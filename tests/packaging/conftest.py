@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 ROOT = Path(__file__).resolve().parents[2]
-MEMBERS = ("core", *sorted(f"plugins/{file.parent.name}" for file in ROOT.glob("plugins/*/pyproject.toml")))
+PROJECTS = [*ROOT.glob("plugins/*/pyproject.toml"), *ROOT.glob("bridges/*/pyproject.toml")]
+MEMBERS = ("core", *sorted(str(file.parent.relative_to(ROOT)) for file in PROJECTS))
 UV = Path(sysconfig.get_path("scripts")) / ("uv.exe" if os.name == "nt" else "uv")
 """Makes an environment in a tenth of pip's time. Where ``dev`` had to do without it, so do these tests."""
 

@@ -10,6 +10,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PLUGINS = sorted(file.parent.name for file in ROOT.glob("plugins/*/pyproject.toml"))
+BRIDGES = sorted(file.parent.name for file in ROOT.glob("bridges/*/pyproject.toml"))
 
 LISTED = """
 import json, allotment as al
@@ -58,6 +59,13 @@ def test_a_plugin_needs_no_other_plugin(environment, wheels, plugin):
     environment.install(wheels["allotment"], wheels[f"allotment-{name}"])
     assert environment.answer(LISTED) == [name]
     environment.run("-c", f"import allotment_{plugin}")
+
+
+@pytest.mark.parametrize("bridge", BRIDGES)
+def test_a_bridge_needs_neither_its_library_nor_another_member(environment, wheels, bridge):
+    environment.install(wheels["allotment"], wheels[f"allotment-{bridge}-bridge"])
+    states = "import json, allotment as al; print(json.dumps([[s.library, s.state.value] for s in al.status()]))"
+    assert environment.answer(states) == [[bridge, "unavailable"]]
 
 
 def test_pip_installs_core_and_a_plugin_from_the_tree(environment):

@@ -14,10 +14,13 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PLUGINS = sorted(file.parent for file in ROOT.glob("plugins/*/pyproject.toml"))
-MEMBERS = [ROOT / "core", *PLUGINS]
+BRIDGES = sorted(file.parent for file in ROOT.glob("bridges/*/pyproject.toml"))
+MEMBERS = [ROOT / "core", *PLUGINS, *BRIDGES]
 
-members = pytest.mark.parametrize("member", MEMBERS, ids=lambda member: member.name)
-plugins = pytest.mark.parametrize("member", PLUGINS, ids=lambda member: member.name)
+members = pytest.mark.parametrize("member", MEMBERS, ids=lambda member: f"{member.parent.name}-{member.name}")
+others = pytest.mark.parametrize(
+    "member", [*PLUGINS, *BRIDGES], ids=lambda member: f"{member.parent.name}-{member.name}"
+)
 
 
 def project(member):
@@ -32,7 +35,8 @@ def wheel_files(wheel):
 
 
 def source_files(member):
-    files = (path for path in (member / "src").rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+    left_by_tools = {"__pycache__", ".mypy_cache", ".ruff_cache"}
+    files = (path for path in (member / "src").rglob("*") if path.is_file() and left_by_tools.isdisjoint(path.parts))
     # What is compiled, and what of it a checkout made in place, is no source of a wheel.
     return sorted(
         path.relative_to(member / "src").as_posix() for path in files if path.suffix not in COMPILED | TO_BE_COMPILED
@@ -62,6 +66,7 @@ def test_the_wheel_of_core_holds_the_hot_paths_compiled_or_says_that_it_is_pure(
     else:
         assert [file.partition(".")[0] for file in compiled] == [
             "allotment/_array_memory_native",
+            "allotment/bridges/_c_callbacks_native",
             "allotment/bridges/_express_native",
             "allotment/layers/_ledger_native",
         ]
@@ -117,18 +122,18 @@ def test_all_members_have_one_version():
     assert len({project(member)["version"] for member in MEMBERS}) == 1
 
 
-@plugins
-def test_a_plugin_asks_for_core_from_its_own_version_to_the_next_series(member):
+@others
+def test_a_plugin_and_a_bridge_ask_for_core_from_its_own_version_to_the_next_series(member):
     version = project(member)["version"]
     major, minor, _ = version.split(".")
     assert f"allotment>={version},<{major}.{int(minor) + 1}" in project(member)["dependencies"]
 
 
-@plugins
-def test_the_names_of_a_plugin_agree(member):
+@others
+def test_the_names_of_a_plugin_and_of_a_bridge_agree(member):
     """The folder, the distribution, the package and the entry point are one name."""
-    name = member.name.replace("_", "-")
-    entry_points = project(member)["entry-points"]["allotment.allocators"]
-    assert project(member)["name"] == f"allotment-{name}"
+    name, is_bridge = member.name.replace("_", "-"), member.parent.name == "bridges"
+    entry_points = project(member)["entry-points"]["allotment.bridges" if is_bridge else "allotment.allocators"]
+    assert project(member)["name"] == f"allotment-{name}{'-bridge' if is_bridge else ''}"
     assert list(entry_points) == [name]
-    assert entry_points[name].startswith(f"allotment_{member.name}:")
+    assert entry_points[name].startswith(f"allotment_{member.name}{'_bridge' if is_bridge else ''}:")

@@ -160,6 +160,9 @@ if TYPE_CHECKING:
         set_mempool_access_enabled as set_mempool_access_enabled,
         set_peer_access_enabled as set_peer_access_enabled,
     )
+    from allotment.guides import (
+        utils as utils,
+    )
     from allotment.interchange import (
         asarray as asarray,
         from_dlpack as from_dlpack,
@@ -229,10 +232,13 @@ if TYPE_CHECKING:
         record as record,
     )
     from allotment.registry import (
+        PluginKind as PluginKind,
         PluginOrigin as PluginOrigin,
         PluginRecord as PluginRecord,
         PluginStatus as PluginStatus,
         list_allocators as list_allocators,
+        list_plugins as list_plugins,
+        refresh_plugins as refresh_plugins,
         register_allocator as register_allocator,
     )
     from allotment.report import (
@@ -316,6 +322,7 @@ _HOMES = {
         ScopedMempoolAccess ScopedPeerAccess is_mempool_access_enabled is_mempool_access_supported
         is_peer_access_enabled is_peer_access_supported set_mempool_access_enabled set_peer_access_enabled
     """,
+    "guides": "utils",
     "interchange": "asarray from_dlpack from_numpy",
     "ipc": "from_ipc_handle",
     "labels": "label",
@@ -335,7 +342,10 @@ _HOMES = {
         set_mempool_release_threshold trim_mempool
     """,
     "recording": "Recording record",
-    "registry": "PluginOrigin PluginRecord PluginStatus list_allocators register_allocator",
+    "registry": """
+        PluginKind PluginOrigin PluginRecord PluginStatus list_allocators list_plugins refresh_plugins
+        register_allocator
+    """,
     "report": "startup_report",
     "selection": """
         ScopedAllocator ScopedMempool get_allocator get_device_allocator is_mempool_enabled

@@ -397,7 +397,7 @@ class SupportsCFunctions(Protocol):
         """
         ...
 
-    def c_client(self, find_stream: int, find_owner: Callable[[], object] | None = None, /) -> CClient:
+    def c_client(self, find_stream: int, find_owner: Callable[[int], object] | None = None, /) -> CClient:
         """Return functions for a library that has a current stream, as CuPy does. They serve for ever.
 
         Parameters
@@ -406,8 +406,9 @@ class SupportsCFunctions(Protocol):
             The address of ``intptr_t (void)``, which returns the ``cudaStream_t`` to allocate on. It is called with
             the interpreter lock as the library holds it.
         find_owner
-            Returns the library's object of that same stream, for `Stream.from_external`: it is kept alive as long as
-            the allocator may ask whether the stream's work is done. Called where a stream is new to the allocator.
+            Given the ``cudaStream_t``, returns the library's object of that stream if it is the current one, else
+            ``None``. The object, one for `Stream.from_external`, is kept alive as long as the allocator may ask
+            whether the stream's work is done. Called where no memory is at hand; if it raises, there is none.
 
         Raises
         ------

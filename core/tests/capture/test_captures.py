@@ -9,6 +9,7 @@ import threading
 import pytest
 
 import allotment as al
+from allotment import registry
 from allotment.interchange import asarray
 from allotment.platform import CaptureStatus
 
@@ -260,3 +261,12 @@ def test_whether_a_graph_is_captured_can_be_asked(sim):
         assert (gpu.is_capturing, cpu.is_capturing) == (True, False)
     with al.ScopedCapture("cpu"):
         assert (gpu.is_capturing, cpu.is_capturing) == (False, True)
+
+
+def test_a_capture_begins_where_no_allocator_of_the_device_is_installed(sim, monkeypatch):
+    with monkeypatch.context() as patch, registry.use(registry.Registry()):
+        patch.setattr("importlib.metadata.distributions", list)
+        with al.ScopedCapture("cuda:0") as capture, pytest.raises(al.UnknownAllocatorError, match="'default'"):
+            al.empty(8, device="cuda:0")
+
+    assert capture.graph is not None

@@ -56,6 +56,12 @@ BY_HAND: Final = {
    The class of the installed allocator of managed memory, by the name that Warp gives it. It is looked up when it is
    first asked for; without such a plugin the error says what to install.
 """,
+    "utils": """
+.. py:data:: allotment.utils
+
+   What the guides have below ``utils``. ``utils.AllocatorRmm`` is the class of the installed allocator over RMM, looked
+   up when it is asked for: made without arguments, it draws from the memory resource that is current in RMM.
+""",
     "__version__": """
 .. py:data:: allotment.__version__
    :type: str

@@ -103,6 +103,8 @@ class CountingSupply:
         self.total, self.granule, self.tells_idle = total, granule, tells_idle
         self.may_ask = True
         """Whether marks and waiting are allowed; not so in a capture."""
+        self.address_space: int | None = None
+        """The bytes of addresses that can be reserved at once."""
         self.clock = 0.0
         """What `now` answers: a test moves it."""
         self.pool_used_elsewhere = 0
@@ -230,6 +232,8 @@ class CountingSupply:
         with self._lock:
             self._call("reserve", nbytes)
             self._require_whole(nbytes)
+            if self.address_space is not None and sum(self.reservations.values()) + nbytes > self.address_space:
+                raise SupplyMemoryError("the addresses are used up")
             start = self._addresses(nbytes)
             self.reservations[start] = nbytes
             return start

@@ -322,3 +322,42 @@ def test_functions_in_c_allocate_and_free_from_the_same_accounts(sim: SimulatedP
     assert allocator.statistics().current == 5000
     free(ptr, 5000, 0, None)
     assert allocator.statistics().current == 0
+
+
+class Current:
+    """The stream that is current in a library that allocates in C."""
+
+    def __init__(self) -> None:
+        self.stream = al.Stream("cuda:0")
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, self.stream.handle
+
+
+def test_a_client_in_c_has_the_stream_of_its_library_kept_and_may_refuse(sim: SimulatedPlatform, engine: str) -> None:
+    if engine == "python":
+        pytest.skip("the engine in Python has no functions in C")
+    allocator, current = al.get_allocator("caching", "cuda:0"), [Current()]
+    find = ctypes.PYFUNCTYPE(ctypes.c_ssize_t)(lambda: current[0].stream.handle)
+    address = ctypes.cast(find, ctypes.c_void_p).value
+    assert address is not None
+    client = allocator.allocator.c_client(address, lambda handle: current[0] if handle else None)
+    allocate = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)(client.allocate)
+    free = ctypes.PYFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int)(client.free)
+    free(client.param, allocate(client.param, 5000, 0), 0)
+    alive = ref(current.pop())
+    gc.collect()
+
+    assert alive() is not None
+    allocator.trim()
+    gc.collect()
+    assert alive() is None
+    current.append(Current())
+    another = al.get_allocator("caching", "cuda:0", idle_seconds=5).allocator
+    refusing = another.c_client(address, lambda handle: handle // 0)
+    assert allocate(refusing.param, 5000, 0) is None
+    FOR_EVER.append(find)
+
+
+FOR_EVER: list[object] = []
+"""Functions that an engine may call as long as it lives."""

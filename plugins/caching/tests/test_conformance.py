@@ -5,10 +5,7 @@ import pytest
 from allotment.testing import AllocatorConformance
 from allotment_caching._twins import compiled_module
 
-KEEPS_STREAMS = {
-    "test_a_live_block_keeps_its_stream_alive": "a stream lives on while memory is cached for it, until that is trimmed"
-}
-AS_MLX = KEEPS_STREAMS | {
+AS_MLX = {
     "test_a_request_above_the_memory_limit_is_out_of_memory_until_it_is_raised": "MLX's memory limit is a guideline"
 }
 ALL_REACH_IT = dict.fromkeys(
@@ -21,27 +18,23 @@ needs_compiled_engine = pytest.mark.skipif(compiled_module() is None, reason="th
 class TestCachingInPython(AllocatorConformance):
     allocator_name = "caching"
     options = {"engine": "python"}
-    expected_failures = KEEPS_STREAMS
 
 
 class TestCachingInPythonWithSegments(AllocatorConformance):
     allocator_name = "caching"
     options = {"engine": "python", "map_memory": False}
-    expected_failures = KEEPS_STREAMS
 
 
 @needs_compiled_engine
 class TestCachingCompiled(AllocatorConformance):
     allocator_name = "caching"
     options = {"engine": "compiled"}
-    expected_failures = KEEPS_STREAMS
 
 
 @needs_compiled_engine
 class TestCachingCompiledWithSegments(AllocatorConformance):
     allocator_name = "caching"
     options = {"engine": "compiled", "map_memory": False}
-    expected_failures = KEEPS_STREAMS
 
 
 class TestMlxInPython(AllocatorConformance):

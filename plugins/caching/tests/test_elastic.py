@@ -28,6 +28,20 @@ def free_often(bench: Bench, at: tuple[float, ...]) -> None:
             bench.free(bench.allocate(200), 200)
 
 
+def test_streams_that_come_and_go_do_not_use_the_addresses_up(bench: Bench) -> None:
+    bench.free(bench.allocate(1000, stream=7), 1000)
+    bench.supply.address_space = 3 * sum(bench.supply.reservations.values())
+    for stream in range(8, 30):
+        bench.free(bench.allocate(1000, stream=stream), 1000)
+
+    assert len(bench.supply.reservations) <= 3
+    kept = [bench.allocate(1000, stream=stream) for stream in (7, 8, 9)]
+    with pytest.raises(SupplyMemoryError, match="addresses"):
+        bench.allocate(1000, stream=10)
+    for ptr in kept:
+        bench.free(ptr, 1000)
+
+
 class TestReuse:
     def test_the_block_freed_last_serves_the_next_request_of_its_size(self, bench: Bench) -> None:
         first, second = bench.allocate(1000), bench.allocate(1000)

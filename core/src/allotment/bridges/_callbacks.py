@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ class CCallbacks(Protocol):
         ...
 
 
+@cache
 def c_callbacks() -> CCallbacks:
     """Return the functions of this process."""
     from allotment._process import on_shutdown

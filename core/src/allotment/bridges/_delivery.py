@@ -8,13 +8,14 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
+from allotment import _process
 from allotment._allocator_scopes import allocator_scopes
 from allotment._foreign_memory import report_lost_block
 from allotment._twins import preferred
 from allotment.bridges import _express
 from allotment.device import device_registry, find_device
 from allotment.errors import InvalidPointerError, PlatformError
-from allotment.platform import CaptureStatus
+from allotment.platform import CaptureMode, CaptureStatus
 from allotment.selection import account_of, allocator_in_force, named_allocator
 from allotment.stream import LEGACY_STREAM, Stream
 
@@ -80,6 +81,11 @@ class Delivery:
         """
         for device in device_registry().cuda:
             self.account(device)
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether it draws from one allocator on each device, whatever is in force."""
+        return self._allocator is not None
 
     @property
     def source(self) -> str:
@@ -155,7 +161,9 @@ class Delivery:
             self._blocks[ptr] = block
             raise
 
-    def release(self, ptr: int, handle: int | None = None) -> None:
+    def release(
+        self, ptr: int, handle: int | None = None, *, is_running: Callable[[], bool] = _process.is_running
+    ) -> None:
         """Take a block of `allocate` back as `deallocate` does, raising nothing.
 
         Parameters
@@ -164,12 +172,15 @@ class Delivery:
             Its address.
         handle
             The stream whose present work may use it, if that is not the one it was allocated on.
+        is_running
+            Not to be given: at the very end of the interpreter, when nothing is freed, this module has lost its names.
         """
+        if not ptr or not is_running():
+            return
         try:
-            if ptr:
-                account, size, stream = self._taken(ptr)
-                self._order(stream, handle)
-                self.give_back(account, ptr, size, stream)
+            account, size, stream = self._taken(ptr)
+            self._order(stream, handle)
+            self.give_back(account, ptr, size, stream)
         except BaseException as error:  # noqa: BLE001 - the library cannot be told
             _tell_nobody(error, self)
 
@@ -190,7 +201,15 @@ class Delivery:
 
     # For libraries that hold objects
 
-    def give_back(self, account: AccountedAllocator, ptr: int, size: int, stream: Stream) -> None:
+    def give_back(
+        self,
+        account: AccountedAllocator,
+        ptr: int,
+        size: int,
+        stream: Stream,
+        *,
+        is_running: Callable[[], bool] = _process.is_running,
+    ) -> None:
         """Take a block back of which nobody knows any more, raising nothing: in a finaliser.
 
         While its stream is captured by the library, of which Allotment is not told, the block waits: it goes back in
@@ -200,7 +219,11 @@ class Delivery:
         ----------
         account, ptr, size, stream
             The allocator that made it, its address and size, and the stream that it was allocated on.
+        is_running
+            As for `release`.
         """
+        if not is_running():
+            return
         self._kept.append((account, ptr, size, stream))
         self.give_back_kept()
 
@@ -218,7 +241,7 @@ class Delivery:
             if account.takes_streams and self.is_captured(stream):
                 self._kept.appendleft((account, ptr, size, stream))
             else:
-                account.deallocate(ptr, size)
+                free_beside_captures(account, ptr, size)
         except BaseException as error:  # noqa: BLE001 - nothing leaves a finaliser
             _report(account, ptr, size, error)
 
@@ -244,20 +267,24 @@ class Delivery:
         )
         return function
 
-    def open_lane(self, account: AccountedAllocator, call: Callable[[int], Any]) -> None:
-        """Let a call draw straight from an allocator, while that is in force and nothing stands before it.
+    def open_lane(
+        self, account: AccountedAllocator, make: Callable[..., Any], given: tuple[Any, ...], wrap: Callable[..., Any]
+    ) -> None:
+        """Let blocks be made straight from an allocator, while that is in force and nothing stands before it.
 
         Parameters
         ----------
         account
-            The allocator, with accounts of its own (`KeepsAccounts`) on which ``call`` books.
-        call
-            Given a size, returns an object with the address as ``ptr``, which gives the block back itself; 0 if the
-            memory is not to be had.
+            The allocator, with accounts of its own (`KeepsAccounts`) on which ``make`` books.
+        make, given
+            ``make(size, *given)`` returns an object with the address as ``ptr``, which gives the block back itself; 0
+            if the memory is not to be had.
+        wrap
+            ``wrap(made, 0)`` returns what the library gets.
         """
         ordinal = account.device.ordinal
         self._lanes.extend([None] * (ordinal + 1 - len(self._lanes)))
-        self._lanes[ordinal] = account.device, account, call
+        self._lanes[ordinal] = account.device, account, make, given, wrap
 
     def has_lane(self, account: AccountedAllocator) -> bool:
         """Return whether the lane of a device leads to an allocator."""
@@ -267,6 +294,19 @@ class Delivery:
 def _number(handle: int) -> int:
     """Return the handle of a stream, the same one for both names of the null stream."""
     return 0 if handle == LEGACY_STREAM else handle
+
+
+def free_beside_captures(account: AccountedAllocator, ptr: int, size: int) -> None:
+    """Take a block back; a capture that another library makes in this thread, of which nobody tells, goes on."""
+    device = account.device
+    if device.is_retired or device.is_capturing:  # which Allotment sees to itself
+        account.deallocate(ptr, size)
+        return
+    before = device.platform.exchange_capture_mode(CaptureMode.RELAXED)
+    try:
+        account.deallocate(ptr, size)
+    finally:
+        device.platform.exchange_capture_mode(before)
 
 
 def captured_unknown_to_us(stream: Stream) -> bool:

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from allotment.device import Device
     from allotment.layers.accounting import AccountedAllocator
 
-    Lane: TypeAlias = tuple[Device, AccountedAllocator, Callable[[int], Any]]
-    """A device, an allocator for it, and the call that draws straight from that."""
+    Lane: TypeAlias = tuple[Device, AccountedAllocator, Callable[..., Any], tuple[Any, ...], Callable[[Any, int], Any]]
+    """A device and an allocator for it; what makes a block, what that is given after the size, and what wraps it."""
 
 
 def express(
@@ -28,7 +28,8 @@ def express(
     ----------
     lanes
         By the device's number. A lane is open while its allocator's calls are its own, with nothing in between, and it
-        is the one in force. What it returns has the address as ``ptr``; 0 is none.
+        is the one in force. What it makes, ``make(size, *given)``, has the address as ``ptr``, and 0 is none; what is
+        returned is ``wrap(made, 0)``.
     scopes
         The context variable of the scopes of allocators; ``None`` for a library that always draws from the same ones.
     current_device
@@ -43,11 +44,11 @@ def express(
         ordinal = current_device()
         lane = lanes[ordinal] if ordinal < len(lanes) else None
         if lane is not None:
-            device, account, call = lane
+            device, account, make, given, wrap = lane
             if account.is_direct and (scopes is None or (not scopes.get() and device.supply is account)):
-                made = call(size)
+                made = make(size, *given)
                 if made.ptr:
-                    return made
+                    return wrap(made, 0)
         return otherwise(size)
 
     return allocate

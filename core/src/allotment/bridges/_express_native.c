@@ -3,12 +3,14 @@
  */
 #include "../_native.h"
 
-static PyObject *str_is_direct, *str_ptr, *str_supply;
+static PyObject *str_is_direct, *str_ptr, *str_supply, *zero;
 
 /* What the function knows, in the order of the arguments of `express`. */
 enum { LANES, SCOPES, CURRENT_DEVICE, DEVICE_FUNCTION, OTHERWISE, KNOWN };
 /* What a lane is made of. */
-enum { DEVICE, ACCOUNT, CALL, PARTS };
+enum { DEVICE, ACCOUNT, MAKE, GIVEN, WRAP, PARTS };
+/* The most that what makes a block can be given, with the size. */
+enum { MOST_GIVEN = 8 };
 
 typedef int (*DeviceFunction)(int);
 
@@ -26,10 +28,41 @@ current_device(PyObject *known)
     return ordinal;
 }
 
+/* A slot of a class, found once: reading an attribute by its name costs ten times as much. */
+typedef struct {
+    PyTypeObject *type;  /* borrowed, and only compared */
+    unsigned int version;
+    Py_ssize_t offset;  /* 0 where the attribute is none */
+} Slot;
+
+static Slot is_direct_slot, supply_slot;
+
+static void
+find_slot(Slot *slot, PyTypeObject *type, PyObject *name)
+{
+    PyObject *found = PyObject_GetAttr((PyObject *)type, name);
+    slot->type = type, slot->version = type->tp_version_tag, slot->offset = 0;
+    if (found == NULL) {
+        PyErr_Clear();
+    }
+    else if (Py_IS_TYPE(found, &PyMemberDescr_Type)) {
+        PyMemberDef *member = ((PyMemberDescrObject *)found)->d_member;
+        slot->offset = member->type == T_OBJECT_EX ? member->offset : 0;
+    }
+    Py_XDECREF(found);
+}
+
 /* Whether an attribute is a certain object; -1 with an exception. */
 static int
-attribute_is(PyObject *object, PyObject *name, PyObject *wanted)
+attribute_is(PyObject *object, Slot *slot, PyObject *name, PyObject *wanted)
 {
+    PyTypeObject *type = Py_TYPE(object);
+    if (slot->type != type || slot->version != type->tp_version_tag || slot->version == 0) {
+        find_slot(slot, type, name);
+    }
+    if (slot->offset != 0) {
+        return *(PyObject **)((char *)object + slot->offset) == wanted;
+    }
     PyObject *found = PyObject_GetAttr(object, name);
     int is_wanted = found == NULL ? -1 : found == wanted;
     Py_XDECREF(found);
@@ -49,36 +82,54 @@ is_in_force(PyObject *variable, PyObject *lane)
     }
     int entered = PyTuple_GET_SIZE(scopes) > 0;
     Py_DECREF(scopes);
-    return entered ? 0 : attribute_is(PyTuple_GET_ITEM(lane, DEVICE), str_supply, PyTuple_GET_ITEM(lane, ACCOUNT));
+    PyObject *device = PyTuple_GET_ITEM(lane, DEVICE);
+    return entered ? 0 : attribute_is(device, &supply_slot, str_supply, PyTuple_GET_ITEM(lane, ACCOUNT));
 }
 
 static int
 is_open(PyObject *known, PyObject *lane)
 {
-    if (!PyTuple_CheckExact(lane) || PyTuple_GET_SIZE(lane) != PARTS) {
+    if (!PyTuple_CheckExact(lane) || PyTuple_GET_SIZE(lane) != PARTS
+        || !PyTuple_CheckExact(PyTuple_GET_ITEM(lane, GIVEN)) || PyTuple_GET_SIZE(PyTuple_GET_ITEM(lane, GIVEN)) >= MOST_GIVEN) {
         return 0;
     }
-    int is_direct = attribute_is(PyTuple_GET_ITEM(lane, ACCOUNT), str_is_direct, Py_True);
+    int is_direct = attribute_is(PyTuple_GET_ITEM(lane, ACCOUNT), &is_direct_slot, str_is_direct, Py_True);
     return is_direct == 1 ? is_in_force(PyTuple_GET_ITEM(known, SCOPES), lane) : is_direct;
+}
+
+/* Make a block by a lane. */
+static PyObject *
+make(PyObject *lane, PyObject *size)
+{
+    PyObject *given = PyTuple_GET_ITEM(lane, GIVEN), *arguments[MOST_GIVEN] = {size};
+    Py_ssize_t count = PyTuple_GET_SIZE(given);
+    for (Py_ssize_t i = 0; i < count; i++) {
+        arguments[i + 1] = PyTuple_GET_ITEM(given, i);
+    }
+    return PyObject_Vectorcall(PyTuple_GET_ITEM(lane, MAKE), arguments, count + 1, NULL);
+}
+
+/* Whether a block that was made has memory; -1 with an exception. */
+static int
+has_memory(PyObject *made)
+{
+    PyObject *ptr = PyObject_GetAttr(made, str_ptr);
+    int is_there = ptr == NULL ? -1 : PyObject_IsTrue(ptr);
+    Py_XDECREF(ptr);
+    return is_there;
 }
 
 /* What a lane allocates; NULL without an exception if it is not open or has no memory. */
 static PyObject *
 by_lane(PyObject *known, PyObject *lane, PyObject *size)
 {
-    int open = is_open(known, lane);
-    PyObject *made = open == 1 ? PyObject_CallOneArg(PyTuple_GET_ITEM(lane, CALL), size) : NULL;
-    PyObject *ptr = made == NULL ? NULL : PyObject_GetAttr(made, str_ptr);
-    if (ptr == NULL) {
-        Py_CLEAR(made);
-        return NULL;
+    PyObject *made = is_open(known, lane) == 1 ? make(lane, size) : NULL, *wrapped = NULL;
+    if (made != NULL && has_memory(made) == 1) {
+        PyObject *arguments[] = {made, zero};
+        wrapped = PyObject_Vectorcall(PyTuple_GET_ITEM(lane, WRAP), arguments, 2, NULL);
     }
-    int has_memory = PyObject_IsTrue(ptr);
-    Py_DECREF(ptr);
-    if (has_memory != 1) {
-        Py_CLEAR(made);
-    }
-    return made;
+    Py_XDECREF(made);
+    return wrapped;
 }
 
 static PyObject *
@@ -126,9 +177,10 @@ static PyMethodDef module_methods[] = {
 static int
 module_exec(PyObject *Py_UNUSED(module))
 {
-    return intern(&str_is_direct, "is_direct") < 0 || intern(&str_ptr, "ptr") < 0 || intern(&str_supply, "supply") < 0
-               ? -1
-               : 0;
+    Py_XSETREF(zero, PyLong_FromLong(0));
+    int failed = zero == NULL || intern(&str_is_direct, "is_direct") < 0 || intern(&str_ptr, "ptr") < 0
+                 || intern(&str_supply, "supply") < 0;
+    return failed ? -1 : 0;
 }
 
 static PyModuleDef_Slot module_slots[] = {{Py_mod_exec, module_exec}, {0, NULL}};

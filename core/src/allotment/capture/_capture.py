@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from allotment._graph_blocks import BlockState, GraphBlock
 from allotment.capture._graph import Graph, drop_blocks
 from allotment.capture._interposition import blocks_of, settle
-from allotment.errors import AllotmentError, CaptureError, FreeFailedWarning, PlatformError
+from allotment.errors import AllotmentError, CaptureError, FreeFailedWarning, PlatformError, PluginError
 from allotment.platform import CaptureMode, CaptureStatus
 from allotment.selection import allocator_in_force
 from allotment.stream import ScopedStream, Stream
@@ -72,7 +72,8 @@ class Capture:
             If the platform refuses to capture the stream.
         """
         if self.stream is not None:
-            allocator_in_force(self.device)
+            with suppress(PluginError):  # where none can be had, arrays may still come from a scope
+                self._find_allocator()
         self.device.captures.enter(self)
         self._settle_accounts()
         try:
@@ -82,6 +83,16 @@ class Capture:
             if isinstance(error, PlatformError):
                 raise CaptureError(f"{self.stream!r} cannot be captured: {error.code}") from error
             raise
+
+    def _find_allocator(self) -> None:
+        """Have the allocator in force made: with what it calls, another library's capture has nothing to do."""
+        exchange = self.device.platform.exchange_capture_mode
+        before = exchange(CaptureMode.RELAXED) if self.is_external else None
+        try:
+            allocator_in_force(self.device)
+        finally:
+            if before is not None:
+                exchange(before)
 
     def _begin_on_stream(self) -> None:
         if self.stream is None:

@@ -44,8 +44,8 @@ def _row(found: BridgeStatus) -> tuple[Text | str, ...]:
     return (
         found.library,
         Text(found.state.value, style=_STYLES.get(found.state, "")),
-        found.allocator or found.reason or ("the allocator in force" if configured else "its own"),
-        found.by or configured,
+        Text(found.allocator or found.reason or ("the allocator in force" if configured else "its own")),
+        Text(found.by or configured),
         found.distribution or "",
     )
 

@@ -20,6 +20,10 @@ class BuiltInAllocators:
     """Arrays on a CUDA device whose memory pool is enabled."""
     managed: str
     """What the guides call ``CudaManagedAllocator``."""
+    rmm: str
+    """What the guides call ``utils.AllocatorRmm``."""
 
 
-BUILT_IN: Final = BuiltInAllocators(host="host", pinned="pinned", plain="default", pool="mempool", managed="managed")
+BUILT_IN: Final = BuiltInAllocators(
+    host="host", pinned="pinned", plain="default", pool="mempool", managed="managed", rmm="rmm"
+)

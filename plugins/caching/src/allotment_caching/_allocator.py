@@ -171,7 +171,7 @@ class CachingAllocator:
         """
         return CFunctions(**self._compiled_engine().serve(self.device.ordinal))
 
-    def c_client(self, find_stream: int, find_owner: Callable[[], object] | None = None) -> CClient:
+    def c_client(self, find_stream: int, find_owner: Callable[[int], object] | None = None) -> CClient:
         """Return functions in C for CuPy's ``CFunctionAllocator``, whose engine is never freed then.
 
         Raises

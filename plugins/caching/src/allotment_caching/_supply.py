@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from time import monotonic
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from allotment import MemoryAdvice, PoolAccess, PoolAttribute, Stream
 from allotment_caching.engine.streams import Streams
@@ -45,7 +45,7 @@ class PlatformSupply:
     streams : Streams
         The streams that were seen. One that was closed has no work left: closing waits.
     stream_owners : list of callables
-        Each returns the object of the stream that is current in a library which allocates in C.
+        Each returns a stream's object by its handle, if it is current in a library that allocates in C, or raises.
     """
 
     def __init__(self, device: Device, *, maps_memory: bool = True) -> None:
@@ -54,7 +54,7 @@ class PlatformSupply:
         if maps_memory and device.is_virtual_memory_supported:
             self.granule = self._platform.mapping_granularity(self._ordinal)
         self.streams = Streams()
-        self.stream_owners: list[Callable[[], object]] = []
+        self.stream_owners: list[Callable[[int], Any]] = []
         self._readers = [self._ordinal]
 
     # Virtual memory
@@ -117,7 +117,8 @@ class PlatformSupply:
         try:
             for device in self._device.registry.cuda:
                 if device.is_concurrent_managed_access_supported:
-                    self._platform.advise(ptr, nbytes, MemoryAdvice.SET_ACCESSED_BY, device.ordinal)
+                    advice = MemoryAdvice.SET_ACCESSED_BY, device.ordinal
+                    self._device.captures.relaxed(self._platform.advise, ptr, nbytes, *advice)
         except BaseException:
             self.free(ptr)
             raise
@@ -215,12 +216,14 @@ class PlatformSupply:
 
     def watch(self, stream: int) -> None:
         """Know a stream by its handle, and keep the object of it that a library has current."""
+        found = self._current_in_library(stream)
         if self.streams.find(stream) is None:
-            self.streams.see(self._current_in_library(stream) or Stream.from_external(stream, self._device))
+            self.streams.see(found or Stream.from_external(stream, self._device))
 
     def _current_in_library(self, handle: int) -> Stream | None:
-        found = (Stream.from_external(owner(), self._device) for owner in self.stream_owners)  # type: ignore[arg-type]
-        return next((stream for stream in found if stream.handle == handle), None)
+        found = (find_owner(handle) for find_owner in self.stream_owners)
+        owner = next((owner for owner in found if owner is not None), None)
+        return None if owner is None else Stream.from_external(owner, self._device)
 
     now = staticmethod(monotonic)
 

@@ -230,7 +230,7 @@ class ElasticPolicy:
 
     def _take_grown(self, heap: Heap, nbytes: int) -> Block:
         for effort in Effort:
-            self._prepare(effort)
+            self._prepare(effort, heap)
             try:
                 return self._grow(heap, nbytes, effort)
             except Exception as error:
@@ -241,11 +241,12 @@ class ElasticPolicy:
     def _is_lack(self, error: Exception) -> bool:
         return isinstance(error, LimitError) or self._supply.is_out_of_memory(error)
 
-    def _prepare(self, effort: Effort) -> None:
+    def _prepare(self, effort: Effort, heap: Heap) -> None:
         if effort is Effort.WAIT:
             self._wait()
         elif effort is Effort.GIVE_BACK:
             self._give_back(0)
+            self._drop_empty_heaps(heap)  # of streams that are gone: even addresses can be used up
 
     def _grow(self, heap: Heap, nbytes: int, effort: Effort) -> Block:
         """Return a block of ``nbytes``, with memory moved or made for it."""
@@ -448,10 +449,10 @@ class ElasticPolicy:
                     raise
                 self._hold(-region.nbytes)
 
-    def _drop_empty_heaps(self) -> None:
-        """Forget heaps that hold nothing, and give their addresses back."""
+    def _drop_empty_heaps(self, needed: Heap | None = None) -> None:
+        """Forget heaps that hold nothing, but for one that is needed, and give their addresses back."""
         with self.lock:
-            empty = {key: heap for key, heap in self._heaps.items() if heap.is_empty}
+            empty = {key: heap for key, heap in self._heaps.items() if heap.is_empty and heap is not needed}
             for key in empty:
                 del self._heaps[key]
             if self._supply.granule:

@@ -139,7 +139,10 @@ Heap &ElasticPolicy::find_or_make(Handle stream, std::int64_t pool) {
 Block *ElasticPolicy::take_grown(Heap &heap, std::uint64_t nbytes) {
     for (int effort = AT_ONCE;; ++effort) {
         if (effort == WAIT) wait();
-        if (effort == GIVE_BACK) give_back(0);
+        if (effort == GIVE_BACK) {
+            give_back(0);
+            drop_empty_heaps(&heap);  // of streams that are gone: even addresses can be used up
+        }
         try {
             return grow(heap, nbytes, static_cast<Effort>(effort));
         } catch (const LimitError &) {
@@ -405,14 +408,14 @@ void ElasticPolicy::free_segments(const std::vector<Heap *> &heaps, std::uint64_
     }
 }
 
-void ElasticPolicy::drop_empty_heaps() {
+void ElasticPolicy::drop_empty_heaps(const Heap *needed) {
     std::vector<std::unique_ptr<Heap>> empty;
     std::vector<Handle> unused;
     {
         Guard guard(lock);
         latest_ = nullptr;
         for (auto entry = heaps_.begin(); entry != heaps_.end();) {
-            if (entry->second->is_empty()) {
+            if (entry->second->is_empty() && entry->second.get() != needed) {
                 empty.push_back(std::move(entry->second));
                 entry = heaps_.erase(entry);
             } else {

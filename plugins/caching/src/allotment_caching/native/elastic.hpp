@@ -113,7 +113,7 @@ class ElasticPolicy {
     void wait();
     void give_back(std::uint64_t keep);
     void free_segments(const std::vector<Heap *> &heaps, std::uint64_t keep);
-    void drop_empty_heaps();
+    void drop_empty_heaps(const Heap *needed = nullptr);
     void add_region(Heap &heap, std::uint64_t nbytes);
     Block *take_segment(Heap &heap, std::uint64_t nbytes);
     std::vector<Heap *> all_heaps();

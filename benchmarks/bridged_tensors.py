@@ -1,0 +1,88 @@
+"""Tensors from Allotment through the bridge to PyTorch, beside those from its own allocator: a process for each.
+
+PyTorch changes its allocator once in a process. ``python -m benchmarks.bridged_tensors MODE ALLOCATOR`` measures one.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import allotment as al
+from benchmarks.contenders import imported
+from benchmarks.measurement import Budget, Comparison, Figure, compare
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+HERE = Path(__file__).parents[1]
+TIME_LIMIT = 120
+OWN = "PyTorch"
+CONTENDERS = {
+    OWN: ("own", ""),
+    "pool, al caching": ("pool", "caching"),
+    "pool, al mempool": ("pool", "mempool"),
+    "replace, al caching": ("replace", "caching"),
+    "replace, al mempool": ("replace", "mempool"),
+}
+TENSOR, PAIR = "PyTorch: torch.empty(256), created and destroyed", "PyTorch: caching_allocator_alloc and _delete, 256 B"
+
+
+def comparisons() -> Iterator[Comparison]:
+    """Run all comparisons that the machine allows."""
+    missing: dict[str, str] = {}
+    if not al.get_cuda_devices() or not imported("torch", missing):
+        return
+    found: dict[str, dict[str, Figure]] = {}
+    for name, (mode, allocator) in CONTENDERS.items():
+        try:
+            found[name] = _measure(name, mode, allocator)
+        except RuntimeError as error:
+            missing[name] = str(error)
+    budgets = {"replace, al caching": (Budget(at_most=1.0, reference=OWN),)}
+    for title in (TENSOR, PAIR):
+        yield Comparison(
+            title=title,
+            figures=tuple(figures[title] for figures in found.values()),
+            budgets={name: budget for name, budget in budgets.items() if name in found and OWN in found},
+            missing=missing,
+        )
+
+
+def _measure(name: str, mode: str, allocator: str) -> dict[str, Figure]:
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.bridged_tensors", mode, allocator],
+        capture_output=True,
+        text=True,
+        timeout=TIME_LIMIT,
+        check=False,
+        cwd=HERE,
+    )
+    if done.returncode:
+        raise RuntimeError((done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1])
+    figures: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return {title: Figure(**figure | {"name": name}) for title, figure in figures.items()}
+
+
+def main(mode: str, allocator: str) -> int:
+    """Measure in this process, and print the figures."""
+    if mode != "own":
+        al.init(platform="cuda", quiet=True)
+        al.install({"torch": {"mode": mode}}, allocator=allocator)
+    import torch
+
+    allocate, delete = torch.cuda.caching_allocator_alloc, torch.cuda.caching_allocator_delete
+    found = {
+        TENSOR: compare("", {TENSOR: lambda: torch.empty(256, device="cuda")}).figures[-1],
+        PAIR: compare("", {PAIR: lambda: delete(allocate(256))}).figures[-1],
+    }
+    print(json.dumps({title: asdict(figure) for title, figure in found.items()}))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

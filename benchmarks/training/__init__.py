@@ -1,0 +1,1 @@
+"""Training in PyTorch, with its memory from Allotment and from its own allocator, each in a process of its own."""

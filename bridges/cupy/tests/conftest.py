@@ -1,0 +1,145 @@
+"""What the tests of the bridge to CuPy begin with."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import subprocess
+import sys
+from textwrap import dedent
+
+import pytest
+
+import allotment as al
+from allotment import configuration, device, platform, registry
+from allotment.bridges._installation import installations
+from allotment.platform import CaptureStatus
+
+PREFIXES = ("ALLOTMENT_", "CUPY_")
+
+
+@pytest.fixture(autouse=True)
+def isolated(monkeypatch):
+    """Keep the developer's environment and files out, and leave no bridge behind."""
+    for variable in [name for name in os.environ if name.startswith(PREFIXES)]:
+        monkeypatch.delenv(variable)
+    forget_everything()
+    with configuration.use(configuration.Configuration.isolated(quiet=True)):
+        yield
+        for name in reversed(installations.names()):
+            installations.uninstall(name)
+    forget_everything()
+
+
+def forget_everything():
+    registry.reset()
+    platform.close()
+    device.forget_devices()
+
+
+@pytest.fixture(scope="session")
+def cupy():
+    """CuPy, which imports without a driver."""
+    return pytest.importorskip("cupy", reason="CuPy is not installed")
+
+
+@pytest.fixture
+def sim(cupy, monkeypatch):
+    """Two simulated H200 in force, for CuPy too: what it would ask the driver, it asks the simulation."""
+    from allotment_cupy_bridge import _library
+
+    with al.simulate("2xh200") as simulated:
+        monkeypatch.setattr(_library, "sees_devices", lambda: False)
+        monkeypatch.setattr(_library, "find_device_address", lambda: 0)
+        monkeypatch.setattr(_library, "find_stream_address", lambda: 0)
+        monkeypatch.setattr(cupy.cuda.runtime, "getDevice", simulated.current_device)
+        monkeypatch.setattr(cupy.cuda.runtime, "streamIsCapturing", lambda stream: is_captured(simulated, stream))
+        streams = Streams()
+        monkeypatch.setattr(cupy.cuda, "get_current_stream", streams.current)
+        simulated.streams = streams
+        yield simulated
+
+
+def is_captured(simulated, stream):
+    try:
+        return simulated.capture_status(stream, simulated.current_device()) is not CaptureStatus.NONE
+    except al.PlatformError as error:
+        raise RuntimeError(error.code) from error
+
+
+class Stream:
+    """A stream as CuPy's are, which own theirs."""
+
+    def __init__(self, stream=None):
+        self.owned, self.ptr = stream, 0 if stream is None else stream.handle
+
+    def __cuda_stream__(self):
+        return 0, self.ptr
+
+
+class Streams:
+    """The stream that is current in CuPy, which asks the driver for the number of devices to know."""
+
+    def __init__(self):
+        self._null = self._current = Stream()
+
+    def current(self):
+        return self._current
+
+    def use(self, stream=None):
+        """Make a stream current, the null stream if none is given."""
+        self._current = Stream(stream) if stream else self._null
+        return self._current
+
+
+@pytest.fixture
+def drawn():
+    """Return a function that says how many bytes each allocator of a device has handed out."""
+
+    def ask(device="cuda:0"):
+        return {name: stats.current for name, stats in al.memory_stats(device)[device].items() if stats.allocations}
+
+    return ask
+
+
+@pytest.fixture
+def straight(cupy, sim, monkeypatch):
+    """Let CuPy call functions in C for the stream that is current here, and return the sizes that it asked for."""
+    calls, memory = [], cupy.cuda.memory.CFunctionAllocatorMemory
+
+    def made(size, *given):
+        calls.append(size)
+        return memory(size, *given)
+
+    find_stream = ctypes.PYFUNCTYPE(ctypes.c_ssize_t)(lambda: sim.streams.current().ptr)
+    address = ctypes.cast(find_stream, ctypes.c_void_p).value
+    monkeypatch.setattr("allotment_cupy_bridge._library.find_stream_address", lambda: address)
+    monkeypatch.setattr("allotment_cupy_bridge._allocation.CFunctionAllocatorMemory", made)
+    FOR_EVER.append(find_stream)
+    return calls
+
+
+FOR_EVER = []
+"""Functions that a compiled engine may call as long as it lives."""
+
+
+@pytest.fixture
+def output_of(tmp_path):
+    """Return a function that runs a script in a Python of its own, which must end well and say nothing on stderr."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(PREFIXES)}
+    clean |= {"XDG_CONFIG_HOME": str(tmp_path), "HOME": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
+
+    def run(script, timeout=180, **environment):
+        done = subprocess.run(
+            [sys.executable, "-c", dedent(script)],
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
+            cwd=tmp_path,
+            env=clean | environment,
+        )
+        assert (done.returncode, done.stderr) == (0, "")
+        return done.stdout.splitlines()
+
+    return run

@@ -1,0 +1,156 @@
+"""What Warp calls for the memory of one device."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from allotment import InvalidPointerError, MemoryKind, OutOfMemoryError
+
+if TYPE_CHECKING:
+    from allotment import AccountedAllocator, Delivery, Device, Stream
+
+
+@dataclass(frozen=True, slots=True)
+class _Ours:
+    """What made a block: the accounts of an allocator, for the work of a stream."""
+
+    account: AccountedAllocator
+    stream: Stream
+
+
+class AllotmentWarpAllocator:
+    """An allocator by Warp's protocol, which draws one device's memory from Allotment.
+
+    Parameters
+    ----------
+    device
+        Warp's device.
+    delivery
+        What is drawn from.
+    kinds
+        Warp's name of each kind of memory, ``warp.MemoryKind``.
+
+    Attributes
+    ----------
+    device
+        As given.
+
+    Notes
+    -----
+    Memory that is allocated while Warp captures a graph belongs to the graph, and lives as long as it: Warp's own
+    allocator of the device makes it. If Allotment follows the capture (`allotment.ScopedCapture` with
+    ``external=True``), it is Allotment's matter, as in any capture.
+    """
+
+    deallocate_requires_context_guard: ClassVar = False
+    """Frees make the device current themselves, where that is needed."""
+
+    def __init__(self, device: Any, delivery: Delivery, kinds: Any) -> None:
+        self.device = device
+        self._delivery = delivery
+        self._kinds = kinds
+        self._makers: dict[int, Any] = {}
+        """What made each block; an allocator of Warp's own, of memory that belongs to a graph."""
+        self._late: deque[tuple[_Ours, int, int]] = deque()
+        delivery.is_captured = _is_seen_to
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self.device!s}: {len(self._makers)} blocks from {self._delivery.source}>"
+
+    @property
+    def _ours(self) -> Device:
+        return self._delivery.device(self.device.ordinal)
+
+    @property
+    def memory_kind(self) -> Any:
+        """The kind of memory that an allocation would be of now, for Warp's access checks."""
+        if self.device.captures and not self._ours.is_capturing:  # those of Warp, which are known without a call
+            return self.device.current_allocator.memory_kind
+        account = self._delivery.account(self._ours)
+        # Warp takes device memory to be reached with peer access, and mapped memory is reached by its mapping alone.
+        kind = MemoryKind.UNKNOWN if account.traits.mapped else account.memory_kind
+        return self._kinds[kind.name]
+
+    def _is_graph_s(self) -> bool:
+        """Return whether an allocation would be part of a graph that Warp, or another library, captures."""
+        # Where Allotment knows of a capture, nothing is asked: a question about the null stream could end it.
+        return not self._ours.is_capturing and bool(self.device.is_capturing)
+
+    def allocate(self, size_in_bytes: int) -> int:
+        """Return a new block for the work of Warp's current stream of the device.
+
+        Raises
+        ------
+        RuntimeError
+            As Warp's own allocators raise it, if the memory is not to be had; the cause is Allotment's error.
+        """
+        if self._is_graph_s():
+            own = self.device.current_allocator
+            ptr = int(own.allocate(size_in_bytes))
+            self._makers[ptr] = own
+            return ptr
+        if self._late:
+            self.settle()
+        account, theirs = self._delivery.account(self._ours), self.device.stream
+        stream = self._delivery.stream(self._ours, theirs.cuda_stream or 0, theirs)
+        try:
+            ptr = account.allocate_on(size_in_bytes, stream)
+        except OutOfMemoryError as error:
+            message = f"Failed to allocate {size_in_bytes} bytes on device '{self.device!s}': {error}"
+            raise RuntimeError(message) from error
+        if ptr:
+            self._makers[ptr] = _Ours(account, stream)
+        return ptr
+
+    def deallocate(self, ptr: int, size_in_bytes: int) -> None:
+        """Take a block back to the allocator that made it; while a graph is captured, after that.
+
+        Raises
+        ------
+        InvalidPointerError
+            If no such block is handed out.
+        """
+        if not ptr:
+            return
+        try:
+            maker = self._makers.pop(ptr)
+        except KeyError:
+            raise InvalidPointerError(pointer=ptr, allocator="the bridge to warp") from None
+        if not isinstance(maker, _Ours):
+            maker.deallocate(ptr, size_in_bytes)
+        elif not maker.account.device.is_retired and self._is_graph_s():
+            self._late.append((maker, ptr, size_in_bytes))
+        else:
+            if self._late:
+                self.settle()
+            self._free(maker, ptr, size_in_bytes)
+
+    def settle(self) -> None:
+        """Take back the blocks that were dropped during a capture, if none is under way any more."""
+        while self._late and not self._is_graph_s():
+            try:
+                block = self._late.popleft()
+            except IndexError:  # another thread took the last one
+                return
+            self._free(*block)
+
+    def _free(self, maker: _Ours, ptr: int, nbytes: int) -> None:
+        device = maker.account.device
+        if maker.account.traits.stream_ordered and not device.is_retired and not device.is_capturing:
+            self._order_after_all_work()
+        self._delivery.give_back(maker.account, ptr, nbytes, maker.stream)
+
+    def _order_after_all_work(self) -> None:
+        """Order what is queued from now on after what is queued already, on all streams that Warp makes.
+
+        Warp's own pool frees in the order of the null stream, so that it does not matter which stream used an array.
+        """
+        null_stream = self.device.null_stream
+        null_stream.record_event(null_stream.cached_event)
+
+
+def _is_seen_to(_: Stream) -> bool:
+    """Say of each stream that it is not captured: where it may be, a block is not given back at all."""
+    return False
