@@ -13,6 +13,16 @@ class Observer:
     def allotment_register_commands(self, app):
         raise ValueError("no commands today")
 """
+LEAVING = """
+class Observer:
+    def allotment_register_commands(self, app):
+        raise SystemExit(3)
+"""
+NONSENSICAL = """
+class Observer:
+    def allotment_register_commands(self, app):
+        app.command("odd")(3)
+"""
 REFUSING = """
 from allotment import UnsupportedError
 
@@ -60,7 +70,28 @@ def test_a_plugin_that_fails_to_add_commands_is_a_warning(run, observer):
 
     assert result.exit_code == 0
     assert "devices" in result.stdout
-    assert "warning: an observer of allotment_register_commands failed: ValueError: no commands today" in result.stderr
+    assert "warning: commands of trial-failing:failing are left out: ValueError: no commands today" in result.stderr
+
+
+def test_a_plugin_that_fails_to_add_commands_hinders_no_other(run, observer):
+    observer("failing", FAILING)
+    observer("leaving", LEAVING)
+    observer("nonsensical", NONSENSICAL)
+    observer("greeting", GREETING)
+    result = run("greet")
+
+    assert (result.exit_code, result.stdout) == (0, "hello you\n")
+    for name in ("failing", "leaving", "nonsensical"):
+        assert f"warning: commands of trial-{name}:{name} are left out" in result.stderr
+
+
+def test_of_two_plugins_with_one_command_the_first_keeps_it_and_both_are_named(run, observer):
+    observer("greeting", GREETING)
+    observer("greeting-too", GREETING.replace("hello", "good day"))
+    result = run("greet")
+
+    assert result.stdout == "hello you\n"
+    assert "'greet' of trial-greeting-too:greeting-too is left out: trial-greeting:greeting has one" in result.stderr
 
 
 def test_a_plugin_that_cannot_be_imported_is_a_warning_and_hinders_no_other(run, observer):

@@ -10,12 +10,15 @@ import pytest
 LIST = """
 import sys
 from allotment.registry import Registry
+Registry(core_version="0.1.0").survey()
 for record in Registry(core_version="0.1.0").records():
     if record.distribution.startswith("fake-plugin-"):
         print(record.name, record.distribution, record.version, record.reference, record.status.value)
 imported = sorted(name for name in sys.modules if name.startswith("fake_plugin"))
 print(f"imported: {imported}", file=sys.stderr)
 """
+
+GROUPS = ("allocators", "layers", "bridges", "observers")
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +34,8 @@ def folders(tmp_path_factory):
         (dist_info / "METADATA").write_text(
             f"Metadata-Version: 2.4\nName: {plugin.replace('_', '-')}\nVersion: 1.{number}\n"
         )
-        (dist_info / "entry_points.txt").write_text(f"[allotment.allocators]\n{name} = {plugin}:Allocator\n")
+        groups = (f"[allotment.{group}]\n{name} = {plugin}:Allocator\n" for group in GROUPS)
+        (dist_info / "entry_points.txt").write_text("\n".join(groups))
     return folders
 
 

@@ -11,13 +11,16 @@ import typer
 from allotment._version import version
 from allotment.cli._access import access
 from allotment.cli._allocators import allocators
+from allotment.cli._check import check
 from allotment.cli._config import app as config
 from allotment.cli._devices import devices
 from allotment.cli._group import CommandGroup
+from allotment.cli._plugins import plugins
 from allotment.cli._status import status
 from allotment.cli._watch import watch
 from allotment.cli.demo import demo
 from allotment.cli.doctor import doctor
+from allotment.cli.new_plugin import new_plugin
 from allotment.cli.trace import app as trace
 
 _HELP = """One GPU memory allocator for every library in a Python process, chosen by name.
@@ -47,7 +50,7 @@ def build_app() -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(_global_options)
-    for command in (devices, access, allocators, status, doctor, demo, watch):
+    for command in (devices, access, allocators, plugins, check, new_plugin, status, doctor, demo, watch):
         app.command()(command)
     app.add_typer(config, name="config")
     app.add_typer(trace, name="trace")

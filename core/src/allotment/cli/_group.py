@@ -15,7 +15,7 @@ from allotment.cli._output import complain
 from allotment.errors import AllotmentError, AllotmentWarning
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
 
 class CommandGroup(TyperGroup):
@@ -65,19 +65,41 @@ class CommandGroup(TyperGroup):
 
 def plugin_commands() -> dict[str, Any]:
     """Return the commands that installed observers add, by name. What fails is left out with a warning."""
+    found: dict[str, Any] = {}
+    owners: dict[str, str] = {}
+    with warnings_as_messages():
+        for owner, register in _registering():
+            for name, command in _commands_of(owner, register).items():
+                if name in found:
+                    complain("warning", f"command {name!r} of {owner} is left out: {owners[name]} has one of this name")
+                else:
+                    found[name], owners[name] = command, owner
+    return found
+
+
+def _registering() -> list[tuple[str, Callable[[Mapping[str, Any]], object]]]:
+    """Return what adds commands, with the name of its observer."""
+    try:
+        hooks = registry.current().hooks
+        for record in hooks.load_observers():
+            if record.error is not None:
+                complain("warning", f"observer {record.qualified_name!r} cannot be loaded: {record.error}")
+    except AllotmentError as error:
+        complain("warning", f"commands of plugins are left out: {error}")
+        return []
+    return hooks.implementations("allotment_register_commands")
+
+
+def _commands_of(owner: str, register: Callable[[Mapping[str, Any]], object]) -> dict[str, Any]:
+    """Return the commands of one observer, by name; none if it fails."""
     app = typer.Typer()
     app.callback()(lambda: None)  # makes it a group, however many commands it gets
-    with warnings_as_messages():
-        try:
-            hooks = registry.current().hooks
-            for record in hooks.load_observers():
-                if record.error is not None:
-                    complain("warning", f"observer {record.qualified_name!r} cannot be loaded: {record.error}")
-            hooks.notify("allotment_register_commands", app=app)
-            return dict(typer.main.get_group(app).commands)
-        except Exception as error:  # noqa: BLE001 - whatever a plugin does, the commands of core must work
-            complain("warning", f"commands of plugins are left out: {error}")
-            return {}
+    try:
+        register({"app": app})
+        return dict(typer.main.get_group(app).commands)
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a plugin does, all other commands must work
+        complain("warning", f"commands of {owner} are left out: {type(error).__name__}: {error}")
+        return {}
 
 
 @contextmanager

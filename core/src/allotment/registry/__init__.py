@@ -1,18 +1,27 @@
 """The allocators that are installed, and the plugin that a name means."""
 
 from allotment.registry._contract import check_instance
-from allotment.registry._current import current, list_allocators, register_allocator, reset, use
+from allotment.registry._current import (
+    current,
+    list_allocators,
+    list_plugins,
+    refresh_plugins,
+    register_allocator,
+    reset,
+    use,
+)
 from allotment.registry._hooks import HookBus
 from allotment.registry._layers import LayerCatalogue
 from allotment.registry._plugin import Plugin, availability, build, diagnosis
-from allotment.registry._policy import PluginPolicy
-from allotment.registry._record import PluginOrigin, PluginRecord, PluginStatus
+from allotment.registry._policy import PluginPolicy, chooses
+from allotment.registry._record import PluginKind, PluginOrigin, PluginRecord, PluginStatus
 from allotment.registry._registry import Registry
 
 __all__ = [
     "HookBus",
     "LayerCatalogue",
     "Plugin",
+    "PluginKind",
     "PluginOrigin",
     "PluginPolicy",
     "PluginRecord",
@@ -21,9 +30,12 @@ __all__ = [
     "availability",
     "build",
     "check_instance",
+    "chooses",
     "current",
     "diagnosis",
     "list_allocators",
+    "list_plugins",
+    "refresh_plugins",
     "register_allocator",
     "reset",
     "use",

@@ -11,11 +11,13 @@ from allotment.registry._compatibility import CORE, running_version
 from allotment.registry._discovery import discover
 from allotment.registry._loading import load_object
 from allotment.registry._policy import PluginPolicy, chooses
-from allotment.registry._record import PluginOrigin, PluginRecord
-from allotment.registry._resolution import apply_policy, holders, usable_names
+from allotment.registry._record import PluginOrigin, PluginRecord, PluginStatus
+from allotment.registry._resolution import apply_policy, holders, mark_conflicts, usable_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+    from allotment.registry._record import PluginKey
 
 
 class NotUsable(Exception):
@@ -55,7 +57,7 @@ class Catalogue:
         The version of core that installed members are held against; by default the installed one.
     """
 
-    __slots__ = ("_builtin", "_core_version", "_found", "_group", "_lock", "_noun", "_policy", "_problem_of")
+    __slots__ = ("_builtin", "_core_version", "_found", "_group", "_lock", "_noun", "_policy", "_problem_of", "_tried")
 
     def __init__(
         self,
@@ -70,9 +72,18 @@ class Catalogue:
         self._policy, self._core_version = policy, core_version
         self._lock = RLock()
         self._found: tuple[PluginRecord, ...] | None = None
+        self._tried: dict[PluginKey, PluginRecord] = {}
+        """The records of members that were asked for."""
+
+    def survey(self) -> tuple[PluginRecord, ...]:
+        """Return the record of every member, with what became of those that were asked for. Imports nothing."""
+        return mark_conflicts(tuple(map(self._after_trial, self.records())))
+
+    def _after_trial(self, record: PluginRecord) -> PluginRecord:
+        return self._tried.get(record.key, record) if record.status is PluginStatus.AVAILABLE else record
 
     def records(self) -> tuple[PluginRecord, ...]:
-        """Return the record of every member. Imports nothing."""
+        """Return the record of every member as metadata and lists have it. Imports nothing."""
         with self._lock:
             if self._found is None:
                 version = running_version() if self._core_version is None else self._core_version
@@ -92,6 +103,7 @@ class Catalogue:
     def refresh(self) -> None:
         """Scan the metadata again when it is next needed."""
         self._found = None
+        self._tried = {key: record for key, record in self._tried.items() if record.error is None}
 
     def load(self, name: str) -> Any:
         """Return the member of a name, or of ``"distribution:name"``, imported and checked.
@@ -108,11 +120,18 @@ class Catalogue:
         if len(chosen) != 1:
             raise NotUsable(self._not_one(matches, chosen))
         record, member = load_object(chosen[0])
-        problem = record.error or self._problem_of(member)
+        if record.error is None:
+            record = self._judged(record, member)
+        self._tried[record.key] = record
+        problem = record.error
         if problem is not None:
             cause = f"the {self._noun} of {record.provider} cannot be used: {problem}"
             raise NotUsable(cause, remedy=record.remedy) from record.exception
         return member
+
+    def _judged(self, record: PluginRecord, member: object) -> PluginRecord:
+        problem = self._problem_of(member)
+        return record.become(PluginStatus.LOADED if problem is None else PluginStatus.BROKEN, problem)
 
     def _not_one(self, matches: list[PluginRecord], chosen: list[PluginRecord]) -> str:
         if not chosen:

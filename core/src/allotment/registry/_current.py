@@ -12,7 +12,7 @@ from allotment.registry._registry import Registry
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from allotment.registry._record import PluginRecord
+    from allotment.registry._record import PluginKind, PluginRecord
 
 _lock = RLock()
 _current: Registry | None = None
@@ -62,6 +62,23 @@ def list_allocators() -> tuple[PluginRecord, ...]:
     Nothing is imported, so a plugin that would fail to load is listed as available until it is chosen.
     """
     return current().records()
+
+
+def list_plugins() -> dict[PluginKind, tuple[PluginRecord, ...]]:
+    """Return a record for each allocator, layer, bridge and observer there is, by kind.
+
+    Nothing is imported, so of what would fail to load, only the faults are known that show without: metadata that
+    outlived its module, another version of Allotment, a name that two distributions have, an allow or deny list.
+    """
+    return current().survey()
+
+
+def refresh_plugins() -> None:
+    """Look again which plugins are installed, as after an installation while the program runs.
+
+    What is loaded and registered stays, and goes on working; what failed to load is tried again when it is next chosen.
+    """
+    current().refresh()
 
 
 def register_allocator(name: str, factory: Callable[..., Any], *, replace: bool = False) -> PluginRecord:

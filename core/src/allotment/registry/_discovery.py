@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import logging
+from dataclasses import replace
 from importlib import metadata
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from packaging.version import InvalidVersion, Version
@@ -38,11 +41,22 @@ def discover(group: str, core_version: str | None) -> tuple[PluginRecord, ...]:
 
 
 def newest(records: Iterable[PluginRecord]) -> list[PluginRecord]:
-    """Return one record of each name and distribution, that of the newest version, sorted."""
-    chosen: dict[PluginKey, PluginRecord] = {}
-    for record in sorted(records, key=lambda each: (_version(each), each.reference, each.summary, each.requires)):
-        chosen[record.key] = record
-    return sorted(chosen.values(), key=lambda record: (record.name, record.distribution or "", record.reference))
+    """Return one record of each name and distribution, that of the newest version, sorted.
+
+    Of records that are the same but for their place, the first counts, as it does for an import.
+    """
+    found: dict[PluginKey, list[PluginRecord]] = {}
+    for record in records:
+        found.setdefault(record.key, []).append(record)
+    chosen = (_newest(namesakes) for namesakes in found.values())
+    return sorted(chosen, key=lambda record: (record.name, record.distribution or "", record.reference))
+
+
+def _newest(namesakes: list[PluginRecord]) -> PluginRecord:
+    first, *others = sorted(
+        namesakes, key=lambda each: (_version(each), each.reference, each.summary, each.requires), reverse=True
+    )
+    return replace(first, shadowed=tuple(f"{other.version} in {other.location}" for other in others))
 
 
 def _read(distribution: metadata.Distribution, group: str) -> Iterator[PluginRecord]:
@@ -59,6 +73,7 @@ def _records(distribution: metadata.Distribution, group: str) -> list[PluginReco
     name = _first(about, "Name")
     if not name:
         return []
+    location, is_editable = _folder_of(distribution), _is_editable(distribution)
     return [
         PluginRecord(
             name=normalise_name(entry_point.name),
@@ -68,9 +83,24 @@ def _records(distribution: metadata.Distribution, group: str) -> list[PluginReco
             version=_first(about, "Version"),
             summary=_first(about, "Summary") or "",
             requires=tuple(distribution.requires or ()),
+            location=location,
+            is_editable=is_editable,
         )
         for entry_point in distribution.entry_points.select(group=group)
     ]
+
+
+def _folder_of(distribution: metadata.Distribution) -> str:
+    return str(Path(str(distribution.locate_file(""))))
+
+
+def _is_editable(distribution: metadata.Distribution) -> bool:
+    """Return what the installer wrote down, as PEP 610 has it."""
+    try:
+        about = json.loads(distribution.read_text("direct_url.json") or "{}")
+        return bool(about.get("dir_info", {}).get("editable"))
+    except (AttributeError, ValueError):
+        return False
 
 
 def _first(about: metadata.PackageMetadata, field: str) -> str | None:

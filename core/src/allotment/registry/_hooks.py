@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from functools import partial
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from weakref import WeakSet
@@ -16,10 +17,12 @@ from allotment.registry._record import PluginStatus
 from allotment.registry._resolution import apply_policy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
+
+    from pluggy import HookImpl
 
     from allotment.registry._hookspecs import ObserverManager
-    from allotment.registry._record import PluginRecord
+    from allotment.registry._record import PluginKey, PluginRecord
 
 OBSERVERS: Final = "allotment.observers"
 """The group of entry points of observers: an object with hooks, or a class that is called without arguments."""
@@ -55,7 +58,7 @@ class HookBus:
         The hooks that somebody observes: the one thing to read on the hot path. It is replaced, never changed.
     """
 
-    __slots__ = ("_core_version", "_installed", "_lock", "_manager", "_policy", "_watching", "observed")
+    __slots__ = ("_core_version", "_installed", "_loaded", "_lock", "_manager", "_policy", "_watching", "observed")
 
     def __init__(self, policy: Callable[[], PluginPolicy] = PluginPolicy, core_version: str | None = None) -> None:
         self._policy = policy
@@ -63,6 +66,7 @@ class HookBus:
         self._lock = RLock()
         self._manager: ObserverManager | None = None
         self._installed: tuple[PluginRecord, ...] | None = None
+        self._loaded: dict[PluginKey, PluginRecord] = {}
         self._watching: WeakSet[Observed] = WeakSet()
         self.observed: frozenset[str] = frozenset()
 
@@ -139,6 +143,13 @@ class HookBus:
             text = f"an observer of {hook_name} failed: {describe_exception(error)}"
             warnings.warn(text, ObserverWarning, stacklevel=2)
 
+    def records(self) -> tuple[PluginRecord, ...]:
+        """Return the record of every observer that is installed. Imports nothing."""
+        with self._lock:
+            if self._installed is not None:
+                return self._installed
+            return tuple(self._loaded.get(record.key, record) for record in self._find())
+
     def load_observers(self) -> tuple[PluginRecord, ...]:
         """Import and register the observers that are installed, once, and return their records.
 
@@ -146,12 +157,21 @@ class HookBus:
         """
         with self._lock:
             if self._installed is None:
-                version = running_version() if self._core_version is None else self._core_version
-                found = apply_policy(discover(OBSERVERS, version), self._policy())
-                self._installed = tuple(self._load(record) for record in found)
+                self._installed = tuple(self._load(record) for record in self._find())
             return self._installed
 
+    def refresh(self) -> None:
+        """Scan the metadata again when it is next needed. What is registered stays; what failed is tried again."""
+        with self._lock:
+            self._installed = None
+
+    def _find(self) -> tuple[PluginRecord, ...]:
+        version = running_version() if self._core_version is None else self._core_version
+        return apply_policy(discover(OBSERVERS, version), self._policy())
+
     def _load(self, record: PluginRecord) -> PluginRecord:
+        if record.key in self._loaded:
+            return self._loaded[record.key]
         if record.status is not PluginStatus.AVAILABLE:
             return record
         record, observer = load_object(record)
@@ -159,9 +179,22 @@ class HookBus:
             return record
         try:
             self.register(observer() if isinstance(observer, type) else observer, record.qualified_name)
-        except Exception as error:  # noqa: BLE001 - its constructor may raise anything
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001 - its constructor may raise anything
             return record.become(PluginStatus.BROKEN, describe_exception(error), exception=error)
-        return record.become(PluginStatus.LOADED)
+        loaded = self._loaded[record.key] = record.become(PluginStatus.LOADED)
+        return loaded
+
+    def implementations(self, hook_name: str) -> list[tuple[str, Callable[[Mapping[str, Any]], object]]]:
+        """Return the observers of a hook by name, in the order of their registration, for one who calls each alone.
+
+        Each is called with all facts of the hook.
+        """
+        if self._manager is None:
+            return []
+        found = getattr(self._manager.hook, hook_name).get_hookimpls()
+        return [(implementation.plugin_name, partial(_call, implementation)) for implementation in found]
 
     def _install(self, manager: ObserverManager) -> None:
         """Put the manager and what it observes in force, in this order: a reader sees the second first."""
@@ -169,6 +202,11 @@ class HookBus:
         self.observed = frozenset(name for name in manager.hooks if getattr(manager.hook, name).get_hookimpls())
         for each in tuple(self._watching):
             each.observe(is_observed=not BLOCKS.isdisjoint(self.observed))
+
+
+def _call(implementation: HookImpl, facts: Mapping[str, Any]) -> object:
+    """Call one observer with the facts that it takes."""
+    return implementation.function(*(facts[name] for name in implementation.argnames))
 
 
 def _new_manager() -> ObserverManager:

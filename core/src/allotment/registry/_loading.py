@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from importlib import metadata
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from packaging.utils import canonicalize_name
 
 from allotment.registry._compatibility import requirements
-from allotment.registry._record import PluginStatus
+from allotment.registry._record import PluginOrigin, PluginStatus
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -31,7 +33,9 @@ def load_object(record: PluginRecord) -> tuple[PluginRecord, Any]:
         return _malformed(record), None
     try:
         return record, entry_point.load()
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - a plugin's import may raise anything; it is kept and chained
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # noqa: BLE001 - a plugin's import may raise anything; it is kept and chained
         return explain(record, error), None
 
 
@@ -67,6 +71,25 @@ def how_to_install(module: str, record: PluginRecord) -> str:
     if provider is not None:
         return f"{own} requires it. Install it with: pip install '{provider.name}{provider.specifier}'."
     return f"Install the package that provides the module {module!r}."
+
+
+def find_faults(record: PluginRecord) -> PluginRecord:
+    """Return the record as it would be after its import, as far as that can be told without importing anything."""
+    if record.status is not PluginStatus.AVAILABLE or record.origin is not PluginOrigin.ENTRY_POINT:
+        return record
+    if metadata.EntryPoint(name=record.name, value=record.reference, group="").pattern.match(record.reference) is None:
+        return _malformed(record)
+    package = record.reference.partition(":")[0].partition(".")[0].strip()
+    if package in sys.modules or _is_there(package):
+        return record
+    return explain(record, ModuleNotFoundError(f"No module named {package!r}", name=package))
+
+
+def _is_there(package: str) -> bool:
+    try:
+        return find_spec(package) is not None
+    except Exception:  # noqa: BLE001 - a finder that fails says nothing about the package
+        return True
 
 
 def _malformed(record: PluginRecord) -> PluginRecord:

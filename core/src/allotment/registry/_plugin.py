@@ -72,9 +72,14 @@ def load_plugin(record: PluginRecord) -> tuple[PluginRecord, Plugin | None]:
     record, factory = load_object(record)
     if record.error is not None:
         return record, None
-    if problem := factory_problem(factory):
+    try:
+        problem, mismatch = factory_problem(factory), api_mismatch(getattr(factory, "api_version", API_VERSION))
+    except Exception as error:  # noqa: BLE001 - what a class declares may be computed, and the computation may raise
+        cause = f"what it declares cannot be read: {describe_exception(error)}"
+        return record.become(PluginStatus.BROKEN, cause, exception=error), None
+    if problem:
         return record.become(PluginStatus.BROKEN, problem, exception=shape_error(record.name, problem)), None
-    if mismatch := api_mismatch(getattr(factory, "api_version", API_VERSION)):
+    if mismatch:
         remedy = f"Install a version of {record.distribution or 'the plugin'} made for this core, or another core."
         return record.become(PluginStatus.INCOMPATIBLE, mismatch, remedy=remedy), None
     record = record.become(PluginStatus.LOADED)

@@ -12,6 +12,19 @@ PluginKey: TypeAlias = tuple[str, str | None]
 """What a registry holds a record under: its name and the normalised name of its distribution."""
 
 
+class PluginKind(Enum):
+    """What a plugin adds. The value is what its group of entry points is called for, ``allotment.allocators`` first."""
+
+    ALLOCATOR = "allocator"
+    """One is chosen by name."""
+    LAYER = "layer"
+    """Several are put before an allocator, by name."""
+    BRIDGE = "bridge"
+    """One for each library that is to draw from Allotment."""
+    OBSERVER = "observer"
+    """All that are installed watch."""
+
+
 class PluginOrigin(Enum):
     """Where a plugin was declared."""
 
@@ -66,6 +79,12 @@ class PluginRecord:
         What to do about the error, where there is something particular to say.
     exception
         What the import raised, if it did.
+    location
+        The folder in which the distribution's metadata lies; ``None`` for what no distribution provides.
+    is_editable
+        Whether the distribution is installed in place, from its source.
+    shadowed
+        Other metadata of the same plugin, which counts for nothing: the version and the folder of each.
     """
 
     name: str
@@ -79,6 +98,9 @@ class PluginRecord:
     error: str | None = None
     remedy: str | None = None
     exception: BaseException | None = field(default=None, repr=False, compare=False)
+    location: str | None = field(default=None, repr=False, compare=False)
+    is_editable: bool = field(default=False, repr=False, compare=False)
+    shadowed: tuple[str, ...] = field(default=(), repr=False, compare=False)
 
     @property
     def key(self) -> PluginKey:

@@ -18,9 +18,10 @@ from allotment.registry._compatibility import CORE, running_version
 from allotment.registry._discovery import discover
 from allotment.registry._hooks import HookBus
 from allotment.registry._layers import LayerCatalogue
+from allotment.registry._loading import find_faults
 from allotment.registry._plugin import Plugin, checked_plugin, load_plugin
 from allotment.registry._policy import PluginPolicy, chooses
-from allotment.registry._record import PluginOrigin, PluginRecord, PluginStatus
+from allotment.registry._record import PluginKind, PluginOrigin, PluginRecord, PluginStatus
 from allotment.registry._resolution import apply_policy, mark_conflicts, refusal, resolve, usable_names
 
 if TYPE_CHECKING:
@@ -104,6 +105,16 @@ class Registry:
         known = sorted(self._known().records.values(), key=lambda record: (record.name, record.distribution or ""))
         return mark_conflicts(apply_policy(known, self._policy()))
 
+    def survey(self) -> dict[PluginKind, tuple[PluginRecord, ...]]:
+        """Return the records of all plugins by their kind, with the faults that show without importing anything."""
+        found = {
+            PluginKind.ALLOCATOR: self.records(),
+            PluginKind.LAYER: self.layers.survey(),
+            PluginKind.BRIDGE: self.bridges.survey(),
+            PluginKind.OBSERVER: self.hooks.records(),
+        }
+        return {kind: tuple(map(find_faults, records)) for kind, records in found.items()}
+
     def names(self) -> tuple[str, ...]:
         """Return the names that can be chosen, as far as is known without importing anything."""
         return usable_names(self.records())
@@ -132,8 +143,8 @@ class Registry:
     def refresh(self) -> None:
         """Scan the metadata again, and forget which plugins failed. Loaded and registered plugins stay."""
         importlib.invalidate_caches()
-        self.layers.refresh()
-        self.bridges.refresh()
+        for others in (self.layers, self.bridges, self.hooks):
+            others.refresh()
         with self._lock:
             if self._table is not None:
                 self._table = _carry_over(self._table, self._scan())

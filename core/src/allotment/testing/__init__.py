@@ -1,7 +1,8 @@
 """The conformance kit: the numbered rules of the allocator contract as a suite of tests that a plugin adopts.
 
-It needs the extra ``allotment[testing]``; nothing else in Allotment imports it. Names are loaded when they are first
-used, because pytest imports this package wherever Allotment is installed, with the extra or without.
+It needs the extra ``allotment[testing]``; the command ``allotment check`` alone imports it in Allotment. Names are
+loaded when they are first used, because pytest imports this package wherever Allotment is installed, with the extra or
+without.
 
 Examples
 --------
@@ -19,7 +20,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from allotment.testing._accounts import AccountTests
     from allotment.testing._allocation import AllocationTests
+    from allotment.testing._c_functions import CFunctionTests
+    from allotment.testing._capture import CaptureTests
+    from allotment.testing._check import CheckReport, RuleReport, RuleStatus, Trial, check_allocator
     from allotment.testing._conformance import AllocatorConformance
     from allotment.testing._contents import ContentsTests
     from allotment.testing._declarations import DeclarationTests
@@ -39,9 +44,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "RULES",
+    "AccountTests",
     "AllocationTests",
     "AllocatorConformance",
     "AllocatorFixtures",
+    "CFunctionTests",
+    "CaptureTests",
+    "CheckReport",
     "ContentsTests",
     "DeclarationTests",
     "DeviceTests",
@@ -50,16 +59,24 @@ __all__ = [
     "OwnershipTests",
     "RecordingAllocator",
     "ReservationTests",
+    "RuleReport",
+    "RuleStatus",
     "SequenceTests",
     "SizeTests",
     "StreamTests",
     "Subject",
     "ThreadTests",
+    "Trial",
+    "check_allocator",
     "rule",
 ]
 
 _HOMES = {
+    "_accounts": "AccountTests",
     "_allocation": "AllocationTests",
+    "_c_functions": "CFunctionTests",
+    "_capture": "CaptureTests",
+    "_check": "CheckReport RuleReport RuleStatus Trial check_allocator",
     "_conformance": "AllocatorConformance",
     "_contents": "ContentsTests",
     "_declarations": "DeclarationTests",

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 SIZES: Final = (1, 3, 255, 256, 257, 4095, 4096, 4097, 65_536, 1_048_577)
 """Sizes around the boundaries that allocators round to, in bytes."""
-_ROUNDS: Final = 30
+_ROUNDS: Final = 10
 
 
 class AllocationTests(AllocatorFixtures):
@@ -24,14 +24,11 @@ class AllocationTests(AllocatorFixtures):
     def test_an_object_has_the_two_methods(self, subject: Subject) -> None:
         check_instance(subject.build(), self.allocator_name)
 
-    @rule("A1", "A2")
+    @rule("A1")
     def test_the_two_methods_work_also_where_core_calls_others(self, subject: Subject) -> None:
         allocator = subject.bare().allocator
 
-        ptr = allocator.allocate(1000)
-        allocator.deallocate(ptr, 1000)
-
-        assert type(ptr) is int
+        allocator.deallocate(allocator.allocate(1000), 1000)
 
     @rule("A2")
     def test_a_pointer_is_a_plain_int_above_zero(self, subject: Subject) -> None:

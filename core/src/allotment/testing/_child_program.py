@@ -147,5 +147,8 @@ def load_only(allocator: dict[str, Any]) -> None:
     sys.stdout.write("done\n")
 
 
+ACTS = {"end": end, "fork": fork, "import": load_only}
+"""The acts by their names."""
+
 if __name__ == "__main__":
-    {"end": end, "fork": fork, "import": load_only}[sys.argv[1]](json.loads(sys.argv[2]))
+    ACTS[sys.argv[1]](json.loads(sys.argv[2]))

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from allotment.testing._accounts import AccountTests
 from allotment.testing._allocation import AllocationTests
+from allotment.testing._c_functions import CFunctionTests
+from allotment.testing._capture import CaptureTests
 from allotment.testing._contents import ContentsTests
 from allotment.testing._declarations import DeclarationTests
 from allotment.testing._devices import DeviceTests
@@ -23,11 +26,14 @@ class AllocatorConformance(
     ContentsTests,
     DeviceTests,
     StreamTests,
+    CaptureTests,
     ThreadTests,
     ReservationTests,
     ErrorTests,
     LifetimeTests,
     DeclarationTests,
+    AccountTests,
+    CFunctionTests,
     SequenceTests,
 ):
     """All rules of the allocator contract that tests can check.

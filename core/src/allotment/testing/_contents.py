@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from ctypes import memmove
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 import pytest
 
+from allotment.allocator import IpcKind, SupportsPool
 from allotment.memory_kind import MemoryKind
 from allotment.platform.simulated import SimulatedPlatform
 from allotment.testing._allocation import SIZES
 from allotment.testing._fixtures import AllocatorFixtures
 from allotment.testing._memory import pattern
-from allotment.testing._rule import rule
+from allotment.testing._rule import concerning, rule
 
 if TYPE_CHECKING:
     from allotment.testing._subject import BareCalls, Subject
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 _HOST_REACHES: Final = (MemoryKind.UNKNOWN, MemoryKind.HOST, MemoryKind.PINNED, MemoryKind.CUDA_MANAGED)
 """The kinds, as the platform names them, that host code can be expected to touch without a fault."""
 _MACHINES: Final = ("2xh200", "gh200", "wsl", "jetson-orin")
+_HANDLE_BYTES: Final = 64
 
 
 class ContentsTests(AllocatorFixtures):
@@ -56,13 +58,14 @@ class ContentsTests(AllocatorFixtures):
                 assert around.base <= ptr
                 assert ptr + size <= around.base + around.nbytes, f"block of {size} bytes"
 
-    @rule("M3")
+    @rule("M3", "A3")
     def test_blocks_do_not_overlap(self, subject: Subject) -> None:
         calls = subject.bare()
         blocks = sorted(block for _ in range(4) for block in _blocks(calls))
 
         for (ptr, size), (following, _) in pairwise(blocks):
-            assert ptr + size <= following
+            with concerning("A3" if ptr == following else "M3"):
+                assert ptr + size <= following
 
     @rule("M3")
     def test_what_is_written_to_one_block_shows_in_no_other(self, subject: Subject) -> None:
@@ -117,6 +120,24 @@ class ContentsTests(AllocatorFixtures):
         with simulation.delayed(0, 0):
             simulation.launch(lambda: None, 0, 0)
             simulation.check_host_access(ptr, 64)
+
+    @rule("M5")
+    def test_every_block_has_a_handle_for_other_processes_if_that_is_declared(self, subject: Subject) -> None:
+        if subject.traits.ipc is not IpcKind.LEGACY:
+            pytest.skip(f"{self.allocator_name} declares ipc={subject.traits.ipc}")
+
+        for ptr, size in _blocks(subject.bare()):
+            assert len(subject.platform.ipc_handle(ptr)) == _HANDLE_BYTES, f"block of {size} bytes"
+
+    @rule("M6")
+    def test_every_block_comes_from_the_pool_that_is_named(self, subject: Subject) -> None:
+        subject.require(SupportsPool, "it names no pool")
+        calls = subject.bare()
+        named = cast("SupportsPool", calls.allocator).pool_handle
+
+        for ptr, size in _blocks(calls):
+            assert subject.platform.pointer_attributes(ptr).pool == named, f"block of {size} bytes"
+        assert cast("SupportsPool", calls.allocator).pool_handle == named, "it names another one now"
 
 
 def _blocks(calls: BareCalls) -> list[tuple[int, int]]:

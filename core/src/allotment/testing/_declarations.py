@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+from contextlib import nullcontext
 from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,17 +15,20 @@ from allotment.allocator import (
     AllocatorTraits,
     Availability,
     IpcKind,
+    KeepsAccounts,
+    SupportsCFunctions,
     SupportsClose,
     SupportsLargestFree,
     SupportsLimits,
     SupportsPeers,
     SupportsPool,
+    SupportsPrivatePools,
     SupportsReservation,
     SupportsStreams,
     SupportsTrim,
     SupportsUse,
 )
-from allotment.device import device_registry
+from allotment.device import ScopedDevice, device_registry
 from allotment.errors import PluginUnavailableError
 from allotment.memory_kind import MemoryKind
 from allotment.platform.simulated import SimulatedPlatform
@@ -49,8 +55,11 @@ _ABILITIES: Final[dict[type, tuple[str, ...]]] = {
     SupportsPool: ("pool_handle",),
     SupportsUse: ("record_use",),
     SupportsPeers: ("set_peer_access",),
+    SupportsCFunctions: ("c_functions", "c_client"),
     SupportsClose: ("close",),
 }
+_BESIDE_STREAMS: Final = {KeepsAccounts: "open_accounts", SupportsPrivatePools: "open_private_pool"}
+"""The abilities that need the calls with a stream, each with its own method."""
 
 
 class DeclarationTests(AllocatorFixtures):
@@ -79,6 +88,9 @@ class DeclarationTests(AllocatorFixtures):
         for ability, members in _ABILITIES.items():
             missing = [member for member in members if not hasattr(allocator, member)]
             assert missing in ([], list(members)), f"{ability.__name__} lacks {missing}"
+        for ability in (KeepsAccounts, SupportsPrivatePools):
+            if hasattr(allocator, _BESIDE_STREAMS[ability]):
+                assert isinstance(allocator, SupportsStreams), f"{ability.__name__} lacks the calls with a stream"
 
     @rule("P1", on_cuda=False)
     def test_the_api_version_is_one_that_this_core_accepts(self, plugin: Plugin) -> None:
@@ -139,12 +151,26 @@ class DeclarationTests(AllocatorFixtures):
             assert not outstanding(platform.calls)
             assert not platform.contexts(), "the answer opened a context"
 
+    @rule("P3", profiles=_MACHINES)
+    def test_asking_for_a_diagnosis_has_no_effect(self, plugin: Plugin, platform: Platform) -> None:
+        ask = getattr(plugin.factory, "diagnosis", None)
+        if ask is None:
+            pytest.skip(f"{self.allocator_name} has no diagnosis")
+
+        answer = ask()
+
+        assert answer is None or (isinstance(answer, str) and answer)
+        if isinstance(platform, SimulatedPlatform):
+            assert not outstanding(platform.calls)
+            assert not platform.contexts(), "the diagnosis opened a context"
+
     @rule("P4", profiles=_MACHINES)
     def test_memory_can_be_had_where_it_says_so(self, subject: Subject) -> None:
         for device in subject.devices:
             account = get_allocator(self.allocator_name, device)
-            account.deallocate(account.allocate(1000), 1000)
-            account.close()
+            with ScopedDevice(device) if device.is_cuda else nullcontext():
+                account.deallocate(account.allocate(1000), 1000)
+                account.close()
 
     @rule("P4", profiles=_MACHINES)
     def test_choosing_it_elsewhere_is_refused_with_its_reason(self, subject: Subject) -> None:
@@ -159,6 +185,14 @@ class DeclarationTests(AllocatorFixtures):
         if self.allocator_factory is not None:
             pytest.skip(f"{self.allocator_name} is not installed")
         run_program("import", {"reference": Registry().find(self.allocator_name).reference})
+
+    @rule("P6", on_cuda=False)
+    def test_options_survive_pickling_and_copying(self, subject: Subject) -> None:
+        plugin = subject.plugin
+        for options in (_default_options(plugin), subject.options):
+            for protocol in range(2, pickle.HIGHEST_PROTOCOL + 1):
+                assert pickle.loads(pickle.dumps(options, protocol)) == options
+            assert copy.deepcopy(options) == options
 
 
 def _check_traits(traits: AllocatorTraits) -> None:

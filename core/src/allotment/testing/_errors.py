@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _BEYOND: Final = 2**62
 """More than any machine has addresses for."""
-_SHARE: Final = 40 * 2**30
+_SHARE: Final = 42 * 2**30
 """A size of which the simulated machines hold only some dozens."""
 _MOST_SHARES: Final = 100
 _NO_MEMORY: Final = "cudaErrorMemoryAllocation"
@@ -62,7 +62,7 @@ class ErrorTests(AllocatorFixtures):
         assert (subject.memory.read(ptr, 5000) == data).all()
         account.deallocate(ptr, 5000)
 
-    @rule("E1", "A4", on_cuda=False)
+    @rule("E1", on_cuda=False)
     def test_the_machine_can_be_filled_again_and_again(self, subject: Subject) -> None:
         account = subject.account()
         account.deallocate(account.allocate(1000), 1000)
@@ -103,7 +103,7 @@ class ErrorTests(AllocatorFixtures):
             try:
                 calls = subject.bare()
                 calls.allocate(70_000)
-            except PlatformError:
+            except (PlatformError, MemoryError):
                 pass
             _finish(subject, calls)
 

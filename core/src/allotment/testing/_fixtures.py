@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import pytest
@@ -9,8 +10,8 @@ import pytest
 from allotment import platform as platforms
 from allotment import registry
 from allotment.errors import PlatformUnavailableError
-from allotment.testing._isolation import isolation, simulation
-from allotment.testing._rule import check_of
+from allotment.testing._isolation import SharedScan, isolation, simulation
+from allotment.testing._rule import NOT_CHECKED, cannot_check, check_of
 from allotment.testing._subject import Subject
 from allotment.testing._watchdog import watchdog
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 CUDA: Final = "cuda"
 HOST: Final = "host"
 """The machine without a CUDA device, among profiles."""
+SIMULATED: Final = "sim:"
+"""How the name of a simulated platform begins; its profile follows."""
 
 
 class AllocatorFixtures:
@@ -44,6 +47,8 @@ class AllocatorFixtures:
     profiles : tuple of str
         The simulated machines on which tests run that name none themselves; empty for an allocator that needs real
         devices.
+    platforms : tuple of str, optional
+        The only platforms to run on, whatever tests name themselves: ``"cuda"``, ``"host"``, ``"sim:gb10"``.
     examples : int
         How many random sequences of calls are tried.
     deadline : float
@@ -56,6 +61,7 @@ class AllocatorFixtures:
     allocator_factory: ClassVar[Callable[..., Any] | None] = None
     expected_failures: ClassVar[Mapping[str, str]] = {}
     profiles: ClassVar[tuple[str, ...]] = ("2xh200",)
+    platforms: ClassVar[tuple[str, ...] | None] = None
     examples: ClassVar[int] = 15
     deadline: ClassVar[float] = 20.0
 
@@ -73,14 +79,19 @@ class AllocatorFixtures:
 
     @classmethod
     def _platforms(cls, check: Check) -> list[Any]:
+        if cls.platforms is not None:
+            return [_only_on(name, check) for name in cls.platforms]
+        profiles = cls.machines(check)
+        found: list[Any] = [pytest.param(name, id=name if name == HOST else f"sim:{name}") for name in profiles]
+        return [*found, _on_cuda(check)] if check.on_cuda else found
+
+    @classmethod
+    def machines(cls, check: Check) -> tuple[str, ...]:
+        """Return the simulated machines that a test of this class runs on, and the host where that is one."""
         profiles = cls.profiles and (cls.profiles if check.profiles is None else check.profiles)
         if not check.on_cuda:  # it needs what only a simulation has
             profiles = tuple(name for name in profiles if name != HOST)
-        found: list[Any] = [pytest.param(name, id=name if name == HOST else f"sim:{name}") for name in profiles]
-        if check.on_cuda:
-            marks = [pytest.mark.gpu] if check.devices == 1 else [pytest.mark.gpu, pytest.mark.multi_gpu]
-            found.append(pytest.param(CUDA, id=CUDA, marks=marks))
-        return found
+        return profiles
 
     @pytest.fixture(autouse=True)
     def _watchdog(self) -> Iterator[None]:
@@ -101,33 +112,64 @@ class AllocatorFixtures:
     @pytest.fixture
     def platform(self, request: pytest.FixtureRequest) -> Iterator[Platform]:
         """Put a platform in force: a simulated machine or the real devices."""
-        with isolation():
-            if request.param in (CUDA, HOST):
-                check = check_of(request.function)
-                platform = platforms.choose(HOST) if request.param == HOST else _real_devices(check)
-                platforms.use(platform)
-                yield platform
-            else:
-                with simulation(request.param) as simulated:
-                    yield simulated
+        with platform_in_force(request.param, check_of(request.function)) as platform:
+            yield platform
 
     @pytest.fixture
     def plugin(self, platform: Platform) -> Plugin:  # noqa: ARG002 - it is in force first
         """Return the plugin under test."""
+        return self.find_plugin()
+
+    @classmethod
+    def find_plugin(cls) -> Plugin:
+        """Return the plugin under test from the registry in force."""
         current = registry.current()
-        if self.allocator_factory is not None:
-            current.register(self.allocator_name, type(self).allocator_factory, replace=True)  # type: ignore[arg-type]
-        return current.get(self.allocator_name)
+        if cls.allocator_factory is not None:
+            current.register(cls.allocator_name, cls.allocator_factory, replace=True)
+        return current.get(cls.allocator_name)
 
     @pytest.fixture
     def subject(self, plugin: Plugin, platform: Platform) -> Iterator[Subject]:
         """Make the device of the allocator under test current."""
-        subject = Subject(plugin, platform, self.options, self.layers)
+        with self.subject_on(plugin, platform) as subject:
+            yield subject
+
+    @classmethod
+    @contextmanager
+    def subject_on(cls, plugin: Plugin, platform: Platform) -> Iterator[Subject]:
+        """Make the device of the allocator under test current inside a ``with`` block; skip the test if it has none."""
+        subject = Subject(plugin, platform, cls.options, cls.layers)
         if not subject.devices:
-            pytest.skip(f"{plugin.name} is not available on {platform.name}: {subject.refusals}")
+            cannot_check(f"{plugin.name} is not available on {platform.name}: {subject.refusals}")
         subject.enter()
         yield subject
         subject.leave()
+
+
+@contextmanager
+def platform_in_force(name: str, check: Check | None) -> Iterator[Platform]:
+    """Put a platform in force, in a test's own world: a simulated machine by its profile, the host or real devices."""
+    with isolation(SharedScan):
+        if name not in (CUDA, HOST):
+            with simulation(name) as simulated:
+                yield simulated
+            return
+        platform = platforms.choose(HOST) if name == HOST else _real_devices(check)
+        platforms.use(platform)
+        yield platform
+
+
+def _on_cuda(check: Check) -> Any:
+    marks = [pytest.mark.gpu] if check.devices == 1 else [pytest.mark.gpu, pytest.mark.multi_gpu]
+    return pytest.param(CUDA, id=CUDA, marks=marks)
+
+
+def _only_on(name: str, check: Check) -> Any:
+    """Return the platform of that name as a parameter; one that cannot show what is checked is skipped."""
+    if name in (CUDA, HOST) and not check.on_cuda:
+        reason = f"{NOT_CHECKED}only a simulated machine can show it, and {name!r} is none"
+        return pytest.param(name, id=name, marks=pytest.mark.skip(reason=reason))
+    return _on_cuda(check) if name == CUDA else pytest.param(name.removeprefix(SIMULATED), id=name)
 
 
 def _real_devices(check: Check | None) -> Platform:
@@ -136,7 +178,7 @@ def _real_devices(check: Check | None) -> Platform:
     try:
         platform = platforms.choose(CUDA)
     except PlatformUnavailableError as unavailable:
-        pytest.skip(f"no CUDA device: {unavailable.reason}")
+        cannot_check(f"no CUDA device: {unavailable.reason}")
     if platform.device_count() < needed:
-        pytest.skip(f"needs {needed} CUDA devices, found {platform.device_count()}")
+        cannot_check(f"needs {needed} CUDA devices, found {platform.device_count()}")
     return platform

@@ -6,19 +6,21 @@ from typing import TYPE_CHECKING, Final, cast
 
 import pytest
 
-from allotment.allocator import SupportsLimits, SupportsReservation, SupportsTrim
+from allotment.allocator import SupportsLargestFree, SupportsLimits, SupportsReservation, SupportsTrim
 from allotment.errors import OutOfMemoryError, SizeMismatchError
 from allotment.testing._allocation import SIZES
 from allotment.testing._fixtures import AllocatorFixtures
-from allotment.testing._ledger import outstanding_bytes
+from allotment.testing._ledger import ALLOCATIONS, outstanding_bytes
 from allotment.testing._memory import pattern
-from allotment.testing._rule import rule
+from allotment.testing._rule import concerning, rule
 from allotment.units import MAX_BYTES
 
 if TYPE_CHECKING:
     from allotment.testing._subject import Subject
 
 _MIB: Final = 2**20
+_IDLE: Final = (3_000_000, 70_000, 2_000_000)
+"""Sizes in bytes of blocks that lie idle, the largest first."""
 _CALLS: Final = 4096
 """In the course of how many calls idle memory above the cache limit is given back."""
 
@@ -26,7 +28,7 @@ _CALLS: Final = 4096
 class ReservationTests(AllocatorFixtures):
     """Rules R: accounts, what is held, and giving it back."""
 
-    @rule("R1")
+    @rule("R1", "O1")
     def test_the_accounts_are_exact(self, subject: Subject) -> None:
         account = subject.account()
 
@@ -34,7 +36,7 @@ class ReservationTests(AllocatorFixtures):
         account.deallocate(first, 3000)
         with pytest.raises(MemoryError):
             account.allocate(MAX_BYTES)
-        with pytest.raises(SizeMismatchError):
+        with concerning("O1"), pytest.raises(SizeMismatchError):
             account.deallocate(second, 501)
         statistics = account.statistics()
         account.deallocate(second, 500)
@@ -118,7 +120,7 @@ class ReservationTests(AllocatorFixtures):
         assert given_back > 0 or before <= of_others
         assert again == 0
 
-    @rule("R3", "M3")
+    @rule("R3")
     def test_trimming_leaves_live_blocks_alone(self, subject: Subject) -> None:
         subject.require(SupportsTrim, "there is nothing to trim")
         calls = subject.bare()
@@ -172,7 +174,7 @@ class ReservationTests(AllocatorFixtures):
         account.deallocate(within, _MIB)
         account.deallocate(above, 101 * _MIB)
 
-    @rule("R4", "M3")
+    @rule("R4")
     def test_a_memory_limit_below_what_is_handed_out_leaves_that_alone(self, subject: Subject) -> None:
         subject.require(SupportsLimits, "there is nothing to limit")
         calls, data = subject.bare(), pattern(3_000_000, seed=1)
@@ -211,3 +213,36 @@ class ReservationTests(AllocatorFixtures):
 
         held = cast("SupportsReservation", account.allocator).reservation().current
         assert held <= 8 * _MIB, f"{held:,} bytes are held, and none is handed out"
+
+    @rule("R5", on_cuda=False)
+    def test_a_request_of_what_is_free_takes_no_more_of_the_device(self, subject: Subject) -> None:
+        subject.require(SupportsLargestFree, "it does not say what is free")
+        calls = subject.bare()
+        for size in _IDLE:
+            calls.allocate(size)
+        calls.free_all()
+        subject.device.synchronize()
+        held = outstanding_bytes(subject.simulation.calls)
+
+        said = cast("SupportsLargestFree", calls.allocator).largest_free()
+        if said:
+            calls.allocate(said)
+
+        more = outstanding_bytes(subject.simulation.calls) - held
+        assert more <= 0, f"{said:,} bytes were said to be free, and {more:,} more were taken for them"
+
+    @rule("R5", on_cuda=False)
+    def test_what_is_served_of_idle_memory_was_said_to_be_free(self, subject: Subject) -> None:
+        subject.require(SupportsLargestFree, "it does not say what is free")
+        calls = subject.bare()
+        for size in _IDLE:
+            calls.allocate(size)
+        calls.free_all()
+        subject.device.synchronize()
+        before = len(subject.simulation.calls)
+
+        said = cast("SupportsLargestFree", calls.allocator).largest_free()
+        calls.allocate(_IDLE[0])
+
+        taken = [call.name for call in list(subject.simulation.calls)[before:] if call.name in ALLOCATIONS]
+        assert taken or said >= _IDLE[0], f"{_IDLE[0]:,} bytes were idle, and {said:,} were said to be"

@@ -18,9 +18,9 @@ from allotment.units import MAX_BYTES
 if TYPE_CHECKING:
     from allotment.testing._subject import Subject
 
-_NO_SIZES: Final = (-1, -(2**63), 2**63, 2**64, 2**64 + 256)
-_NO_INTEGERS: Final[tuple[Any, ...]] = (1024.0, "1024", None, True, np.float64(8), b"8")
-_INTEGERS: Final = (np.int64(1000), np.int32(1000), np.uint8(200), np.uint64(1000))
+NO_SIZES: Final = (-1, -(2**63), 2**63, 2**64, 2**64 + 256)
+NO_INTEGERS: Final[tuple[Any, ...]] = (1024.0, "1024", None, True, np.float64(8), b"8")
+_OTHER_INTEGERS: Final = (np.int64(1000), np.int32(1000), np.uint8(200), np.uint64(1000))
 _TOO_LARGE: Final = (MAX_BYTES, MAX_BYTES - 4095, 2**62 + 1)
 _ABOVE_32_BITS: Final = 5 * 2**30 + 17
 
@@ -41,7 +41,7 @@ class SizeTests(AllocatorFixtures):
         assert account.statistics().allocations == 0
 
     @rule("S2")
-    @pytest.mark.parametrize("size", _NO_SIZES)
+    @pytest.mark.parametrize("size", NO_SIZES)
     def test_a_size_out_of_range_is_refused_before_any_call(self, subject: Subject, size: int) -> None:
         recording = RecordingAllocator(subject.bare().allocator)
 
@@ -51,7 +51,7 @@ class SizeTests(AllocatorFixtures):
         assert recording.calls == []
 
     @rule("S2")
-    @pytest.mark.parametrize("size", _NO_INTEGERS, ids=repr)
+    @pytest.mark.parametrize("size", NO_INTEGERS, ids=repr)
     def test_what_is_no_integer_is_refused_before_any_call(self, subject: Subject, size: Any) -> None:
         recording = RecordingAllocator(subject.bare().allocator)
 
@@ -61,7 +61,7 @@ class SizeTests(AllocatorFixtures):
         assert recording.calls == []
 
     @rule("S2")
-    @pytest.mark.parametrize("size", _INTEGERS, ids=lambda size: type(size).__name__)
+    @pytest.mark.parametrize("size", _OTHER_INTEGERS, ids=lambda size: type(size).__name__)
     def test_an_integer_of_another_type_arrives_as_a_plain_int(self, subject: Subject, size: Any) -> None:
         recording = RecordingAllocator(subject.bare().allocator)
         account = subject.account(allocator=recording)
@@ -73,7 +73,7 @@ class SizeTests(AllocatorFixtures):
         assert (type(asked.arguments[0]), asked.arguments[0]) == (int, int(size))
         assert freed.arguments[:2] == (ptr, int(size))
 
-    @rule("S2", "O3")
+    @rule("S2")
     def test_a_free_gets_the_size_that_was_asked_for(self, subject: Subject) -> None:
         recording = RecordingAllocator(subject.bare().allocator)
         account = subject.account(allocator=recording)
@@ -105,7 +105,7 @@ class SizeTests(AllocatorFixtures):
 
         assert not last.base or last.base <= ptr
 
-    @rule("S3", "E1")
+    @rule("S3")
     @pytest.mark.parametrize("size", _TOO_LARGE)
     def test_a_size_that_cannot_be_rounded_up_is_out_of_memory(self, subject: Subject, size: int) -> None:
         account = subject.account()

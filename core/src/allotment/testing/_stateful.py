@@ -13,7 +13,7 @@ from allotment.allocator import SupportsTrim
 from allotment.errors import SizeMismatchError
 from allotment.testing._fixtures import AllocatorFixtures
 from allotment.testing._memory import pattern
-from allotment.testing._rule import rule
+from allotment.testing._rule import concerning, rule
 
 if TYPE_CHECKING:
     import numpy as np
@@ -55,7 +55,8 @@ class CallSequence(RuleBasedStateMachine):
         self._live.append((ptr, data))
         self._count += 1
         for other, held in others:
-            assert ptr + size <= other or other + held.nbytes <= ptr, "blocks overlap"
+            with concerning("A3" if ptr == other else "M3"):
+                assert ptr + size <= other or other + held.nbytes <= ptr, "blocks overlap"
         self._memory.write(ptr, data)
         self._peak = max(self._peak, self._current)
 
@@ -79,13 +80,18 @@ class CallSequence(RuleBasedStateMachine):
             self._account.deallocate(ptr, other)
         except SizeMismatchError:
             return
-        raise AssertionError("a wrong size was accepted")
+        self._live.remove((ptr, data))
+        with concerning("O1"):
+            raise AssertionError("a wrong size was accepted")
 
     @step(keep=st.sampled_from((0, 4096, 2**40)))
     def trim(self, keep: int) -> None:
         """Give idle memory back."""
         if isinstance(self._calls.allocator, SupportsTrim):
-            assert self._account.trim(keep) >= 0
+            with concerning("R3"):
+                assert self._account.trim(keep) >= 0
+                for ptr, data in self._live:
+                    assert (self._memory.read(ptr, data.nbytes) == data).all(), "trimming changed a live block"
 
     @step()
     def reset_peak(self) -> None:
@@ -97,9 +103,11 @@ class CallSequence(RuleBasedStateMachine):
     def accounts_are_those_of_the_model(self) -> None:
         """Compare the accounts."""
         statistics = self._account.statistics()
-        assert (statistics.current, statistics.live) == (self._current, len(self._live))
-        assert (statistics.peak, statistics.allocations) == (self._peak, self._count)
-        assert statistics.peak_reserved >= statistics.reserved >= statistics.current
+        with concerning("R1"):
+            assert (statistics.current, statistics.live) == (self._current, len(self._live))
+            assert (statistics.peak, statistics.allocations) == (self._peak, self._count)
+        with concerning("R2"):
+            assert statistics.peak_reserved >= statistics.reserved >= statistics.current
 
     @property
     def _current(self) -> int:
@@ -116,7 +124,7 @@ class CallSequence(RuleBasedStateMachine):
 class SequenceTests(AllocatorFixtures):
     """Random sequences of calls."""
 
-    @rule("M3", "A3", "R1", "R2", "O1")
+    @rule("M3", "A3", "R1", "R2", "R3", "O1")
     def test_any_sequence_of_calls_keeps_contents_and_accounts(self, subject: Subject) -> None:
         machine: Any = lambda: CallSequence(subject)  # noqa: E731
         run_state_machine_as_test(

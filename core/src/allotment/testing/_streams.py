@@ -74,7 +74,7 @@ class StreamTests(AllocatorFixtures):
         assert recording.allocations[0].arguments[1] is made_on
         assert recording.frees[0].arguments[2] is made_on
 
-    @rule("W1", "L1", on_cuda=False)
+    @rule("L1", on_cuda=False)
     def test_a_live_block_keeps_its_stream_alive(self, subject: Subject) -> None:
         subject.require(SupportsStreams, "it is not told of streams")
         account, stream = subject.account(), _stream(subject)
@@ -86,6 +86,7 @@ class StreamTests(AllocatorFixtures):
         gc.collect()
         assert watched() is not None
         account.deallocate(ptr, _SIZE)
+        account.trim()  # memory that is kept for a stream may keep the stream
         gc.collect()
 
         assert watched() is None
@@ -103,7 +104,7 @@ class StreamTests(AllocatorFixtures):
 
         assert (seen() == 1).all(), "the block was handed out while work in flight read it"
 
-    @rule("W2", "A4", on_cuda=False)
+    @rule("W2", on_cuda=False)
     def test_a_block_is_reused_once_its_recorded_use_is_done(self, subject: Subject) -> None:
         subject.require(SupportsUse, "nobody tells it of uses")
         stream, calls = _stream(subject), subject.bare()

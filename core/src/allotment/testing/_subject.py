@@ -18,6 +18,7 @@ from allotment.registry import availability, build
 from allotment.selection import layers_before, stand_in
 from allotment.stream import stream_in_force
 from allotment.testing._memory import Memory
+from allotment.testing._rule import cannot_check
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -88,6 +89,8 @@ class Subject:
     ----------
     devices : list of Device
         The devices that it says it can be used on, CUDA devices first.
+    options : object or None
+        What configuration says about it, as the plugin gets it.
     """
 
     def __init__(
@@ -95,7 +98,7 @@ class Subject:
     ) -> None:
         self.plugin, self.platform = plugin, platform
         self._layers = layers
-        self._options = configuration.current().options_for(plugin.name, plugin.options_type, **options)
+        self.options = configuration.current().options_for(plugin.name, plugin.options_type, **options)
         self.answers = {device: availability(plugin, device) for device in device_registry()}
         usable = [device for device, answer in self.answers.items() if answer.ok]
         self.devices = sorted(usable, key=lambda device: (device.is_cpu, device.ordinal))
@@ -112,7 +115,7 @@ class Subject:
     @cached_property
     def traits(self) -> AllocatorTraits:
         """What it declares for its options."""
-        return self.plugin.traits_for(self._options)
+        return self.plugin.traits_for(self.options)
 
     @cached_property
     def memory(self) -> Memory:
@@ -123,7 +126,7 @@ class Subject:
     def simulation(self) -> SimulatedPlatform:
         """The platform, in a test that only a simulated machine can show; the test is skipped on another."""
         if not isinstance(self.platform, SimulatedPlatform):
-            pytest.skip(f"only a simulated machine can show it, and {self.platform.name!r} is none")
+            cannot_check(f"only a simulated machine can show it, and {self.platform.name!r} is none")
         return self.platform
 
     @property
@@ -135,7 +138,7 @@ class Subject:
 
     def build(self, device: Device | None = None) -> Allocator:
         """Return a new object of the plugin."""
-        return build(self.plugin, self._options, device or self.device)
+        return build(self.plugin, self.options, device or self.device)
 
     def bare(self, device: Device | None = None, allocator: Allocator | None = None) -> BareCalls:
         """Return the calls of an object of the plugin, a new one if none is given, without core around them."""
