@@ -60,6 +60,13 @@ def test_every_field_of_an_error_has_a_meaning(part):
     assert [row for row in rows if row.replace(" ", "").endswith("||")] == []
 
 
+def test_every_error_is_shown_with_what_it_says(part):
+    entries = re.split(r"^::::\{py:exception\} allotment\.", part("errors"), flags=re.MULTILINE)[1:]
+    silent = {entry.split()[0] for entry in entries if "It says, for example:" not in entry}
+
+    assert silent == {name for name in al.__all__ if name.endswith("Warning")}
+
+
 def test_every_command_is_described(part):
     text = part("commands")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib.util
 import re
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -26,7 +27,8 @@ TRIED_HERE = [page for page in PAGES if page.values[0] not in examples.TRIED_ELS
 
 @pytest.mark.parametrize("page", TRIED_HERE)
 def test_the_code_of_a_page_runs_and_prints_what_the_page_says(page):
-    examples.try_page(page)
+    with ThreadPoolExecutor(1) as thread:  # where no event loop of another test runs
+        thread.submit(examples.try_page, page).result()
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -27,7 +27,7 @@ def test_nothing_is_installed_by_being_there(sim, library):
 def test_listing_bridges_imports_none(installed):
     installed.add("library", "raise RuntimeError('imported')")
 
-    assert [record.name for record in al.registry.current().bridges.records()] == ["library"]
+    assert "library" in [record.name for record in al.registry.current().bridges.records()]
     assert "installed_allotment_library_bridge" not in sys.modules
 
 
@@ -130,7 +130,7 @@ def test_several_bridges_are_installed_together_or_not_at_all(sim, installed, li
     [
         (
             "libary",
-            "unknown bridge.*broken, library, shapeless. Did you mean 'library'.*pip install allotment-libary-bridge",
+            "unknown bridge.*broken, .*library, .*shapeless.* Did you mean 'library'.*pip install allotment-libary-bridge",
         ),
         ("broken", "the bridge of allotment-broken-bridge 1.5 cannot be used: RuntimeError: no"),
         ("shapeless", "has no method availability, install, uninstall, describe"),

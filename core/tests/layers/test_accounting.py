@@ -816,6 +816,7 @@ def test_an_account_that_is_retired_is_not_direct(caching):
 
 def test_a_stream_in_force_needs_no_scope_of_its_own(sim):
     mempool, stream, scopes = al.get_allocator("mempool", "cuda:0"), al.Stream("cuda:0"), []
+    stream_scope_stack.clear()
     al.set_stream(stream)
     mempool.interpose(lambda size, stream: scopes.append(stream_scope_stack.get()) or 4096, lambda *_: None)
     mempool.allocate_on(100, stream)

@@ -5,6 +5,10 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping
 from dataclasses import MISSING, fields, is_dataclass
+from functools import cache
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from textwrap import wrap
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin, get_type_hints
 
 from allotment import errors as error_module
@@ -20,6 +24,8 @@ if TYPE_CHECKING:
     from allotment.platform.simulated import Profile
 
 Error = type[BaseException]
+MESSAGES = Path(__file__).parents[3] / "core" / "tests" / "test_errors.py"
+"""Where every error's text is stated, and held to it."""
 
 
 # Precedence
@@ -157,8 +163,28 @@ def errors() -> str:
 
 def _error_entry(cls: Error) -> str:
     parents = " and ".join(f"{{py:exc}}`{base.__name__}`" for base in cls.__bases__)
-    body = [prose(summary(cls)), f"Inherits from {parents}.", _fields(cls)]
+    body = [prose(summary(cls)), f"Inherits from {parents}.", _fields(cls), _message(cls)]
     return f"::::{{py:exception}} allotment.{cls.__name__}\n\n{paragraphs(body)}\n::::"
+
+
+def _message(cls: Error) -> str:
+    """Return what an error of a class says, in one of the cases in which a test reads it."""
+    text = _messages().get(cls)
+    return f"It says, for example:\n\n```text\n{_folded(text)}\n```" if text else ""
+
+
+@cache
+def _messages() -> dict[Error, str]:
+    spec = spec_from_file_location("messages", MESSAGES)
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return {type(error): text for error, text in reversed(module.MESSAGES)}
+
+
+def _folded(text: str) -> str:
+    return "\n".join(wrap(text, 100, break_long_words=False, break_on_hyphens=False))
 
 
 def _fields(cls: Error) -> str:
