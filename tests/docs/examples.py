@@ -45,7 +45,10 @@ TRIED_ELSEWHERE = {ROOT / "docs/plugin-authors/ten-minutes.md"}
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 NOT_TRIED = ("text", "{")
 """Blocks that show no code: output from elsewhere, and directives."""
-NOT_RUN = ("pip", "cd", "python -m build", "python -m twine", "git", ".venv/bin/uv", "python3 -m pip", "PYTHONPATH=$PWD/site python3 dev gpu-test")
+NOT_RUN = (
+    *("pip", "cd", "git", ".venv/bin/uv", "python3 -m pip", "python -m build", "python -m twine"),
+    "PYTHONPATH=$PWD/site python3 dev gpu-test",
+)
 """How commands begin that would change the machine."""
 
 _FILE = re.compile(r"# (?P<name>[\w./-]+\.(?:toml|py))\n")

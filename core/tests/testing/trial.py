@@ -139,6 +139,7 @@ def _in_less_time():
     """Try fewer calls, and read once what says which machines and plugins there are."""
     with (
         mock.patch.object(_hooks, "discover", _discover),
+        mock.patch.object(_hooks, "running_version", _running_version),
         mock.patch.object(_platform, "load_profile", _load_profile),
         mock.patch.object(_threads, "_CALLS", _FEW_CALLS),
         mock.patch.object(_stateful, "settings", partial(settings, phases=[Phase.generate], derandomize=True)),
@@ -146,7 +147,8 @@ def _in_less_time():
         yield
 
 
-_discover, _load_profile = cache(_hooks.discover), cache(_platform.load_profile)
+_discover, _running_version = cache(_hooks.discover), cache(_hooks.running_version)
+_load_profile = cache(_platform.load_profile)
 
 
 def _tests(suite):
