@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import allotment as al
-from benchmarks.contenders import imported
+from benchmarks.contenders import drawing, imported
 from benchmarks.measurement import Budget, Comparison, Figure, compare
 
 if TYPE_CHECKING:
@@ -64,7 +63,7 @@ def _beside(
     for supplier in SUPPLIERS:
         name = f"{library} from al {supplier}"
         try:
-            with _installed(bridge, supplier):
+            with drawing(bridge, supplier):
                 figures += compare("", {name: make()}).figures
         except al.BridgeError as error:
             missing[name] = error.cause
@@ -72,12 +71,3 @@ def _beside(
     budgets = {f"{library} from al caching": (Budget(at_most=1.0, reference=own),)}
     budgets = {name: budget for name, budget in budgets.items() if name not in missing}
     return Comparison(title=_title(library, label), figures=tuple(figures), budgets=budgets, missing=missing)
-
-
-@contextmanager
-def _installed(bridge: str, supplier: str) -> Iterator[None]:
-    al.install(bridge, allocator=supplier)
-    try:
-        yield
-    finally:
-        al.uninstall(bridge)

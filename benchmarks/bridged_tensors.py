@@ -6,21 +6,18 @@ PyTorch changes its allocator once in a process. ``python -m benchmarks.bridged_
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import allotment as al
 from benchmarks.contenders import imported
 from benchmarks.measurement import Budget, Comparison, Figure, compare
+from benchmarks.process import answer_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-HERE = Path(__file__).parents[1]
-TIME_LIMIT = 120
 OWN = "PyTorch"
 CONTENDERS = {
     OWN: ("own", ""),
@@ -54,17 +51,7 @@ def comparisons() -> Iterator[Comparison]:
 
 
 def _measure(name: str, mode: str, allocator: str) -> dict[str, Figure]:
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.bridged_tensors", mode, allocator],
-        capture_output=True,
-        text=True,
-        timeout=TIME_LIMIT,
-        check=False,
-        cwd=HERE,
-    )
-    if done.returncode:
-        raise RuntimeError((done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1])
-    figures: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    figures: dict[str, Any] = answer_of("benchmarks.bridged_tensors", mode, allocator)
     return {title: Figure(**figure | {"name": name}) for title, figure in figures.items()}
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import allotment as al
 from benchmarks import bridged_arrays, bridged_tensors
-from benchmarks.contenders import cupy_pair, imported
+from benchmarks.contenders import cupy_pair, drawing, imported
 from benchmarks.measurement import Budget, Comparison, compare
 
 if TYPE_CHECKING:
@@ -32,16 +31,6 @@ def comparisons() -> Iterator[Comparison]:
         for label, size in SIZES.items():
             yield rmm_pairs(label, size)
     yield from bridged_tensors.comparisons()
-
-
-@contextmanager
-def drawing(library: str, supplier: str | None) -> Iterator[None]:
-    """Let a library draw from a supplier, or from the allocator in force; what it was given does so afterwards too."""
-    al.install(library, allocator=supplier)
-    try:
-        yield
-    finally:
-        al.uninstall(library)
 
 
 # CuPy

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+import allotment as al
 
-    import allotment as al
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
 
 Call = "Callable[[], object]"
 
@@ -70,6 +71,16 @@ def torch_pair(torch: Any, size: int) -> Callable[[], object]:
         free(allocate(size))
 
     return allocate_and_free
+
+
+@contextmanager
+def drawing(library: str, supplier: str | None) -> Iterator[None]:
+    """Let a library draw from a supplier, or from the allocator in force; what it was given does so afterwards too."""
+    al.install(library, allocator=supplier)
+    try:
+        yield
+    finally:
+        al.uninstall(library)
 
 
 def imported(name: str, missing: dict[str, str]) -> Any:

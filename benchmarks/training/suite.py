@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from importlib.util import find_spec
-from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import allotment as al
+from benchmarks.process import answer_of
 from benchmarks.report import about_this_run, in_words
 from benchmarks.training.contender import CONTENDERS, OWN, Contender
 from benchmarks.training.loop import STEPS, WARM_UP
 from benchmarks.training.models import IMAGES, LENGTH, TOKENS
 
-HERE = Path(__file__).parents[2]
-TIME_LIMIT = 120
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _SETTING = (
     f"ResNet-50 on {IMAGES} images, and a transformer of the size of GPT-2 small on {TOKENS} sequences of up to "
@@ -47,19 +46,9 @@ def measure(folder: Path) -> Path | None:
 
 def _run(contender: Contender) -> dict[str, Any]:
     try:
-        done = subprocess.run(
-            [sys.executable, "-W", "ignore", "-m", "benchmarks.training.loop", contender.name],
-            capture_output=True,
-            text=True,
-            timeout=TIME_LIMIT,
-            check=False,
-            cwd=HERE,
-        )
-    except subprocess.TimeoutExpired:
-        return {"missing": f"it took more than {TIME_LIMIT} s"}
-    if done.returncode:
-        return {"missing": (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]}
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+        found: dict[str, Any] = answer_of("benchmarks.training.loop", contender.name, options=("-W", "ignore"))
+    except RuntimeError as error:
+        return {"missing": str(error)}
     return found
 
 

@@ -2,42 +2,20 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from textwrap import dedent
-
 import pytest
 
 import allotment as al
-from allotment import configuration, device, platform, registry
 from allotment.platform.simulated import _host_mapping
-
-PREFIX = "ALLOTMENT_"
-
-
-@pytest.fixture(autouse=True)
-def isolated(monkeypatch):
-    """Keep the developer's environment and files out, and leave nothing behind for the next test."""
-    for variable in [name for name in os.environ if name.startswith(PREFIX)]:
-        monkeypatch.delenv(variable)
-    forget_everything()
-    with configuration.use(configuration.Configuration.isolated(quiet=True)):
-        yield
-    forget_everything()
-
-
-def forget_everything():
-    registry.reset()
-    platform.close()
-    device.forget_devices()
 
 
 @pytest.fixture
-def sim():
-    """Two simulated H200 in force."""
-    with al.simulate("2xh200") as simulated:
-        yield simulated
+def surroundings(surroundings):
+    return surroundings._replace(timeout=60)
+
+
+@pytest.fixture(autouse=True)
+def isolated(isolation):
+    """Keep the developer's environment and files out, and leave nothing behind."""
 
 
 class RecordingAllocator:
@@ -116,35 +94,3 @@ def mapping():
     if not _host_mapping.IS_AVAILABLE:
         pytest.skip("the simulation of virtual memory needs Linux")
     return MappingAllocator
-
-
-@pytest.fixture
-def run_script(tmp_path):
-    """Return a function that runs a script in a Python of its own, away from the developer's configuration."""
-    clean = {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}
-    clean |= {"XDG_CONFIG_HOME": str(tmp_path), "HOME": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
-
-    def run(script, *options, timeout=60, **environment):
-        return subprocess.run(
-            [sys.executable, *options, "-c", dedent(script)],
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-            check=False,
-            cwd=tmp_path,
-            env=clean | environment,
-        )
-
-    return run
-
-
-@pytest.fixture
-def output_of(run_script):
-    """Return a function that runs a script which must end well and say nothing on stderr; return its lines."""
-
-    def output(script, *options, **environment):
-        done = run_script(script, *options, **environment)
-        assert (done.returncode, done.stderr) == (0, "")
-        return done.stdout.splitlines()
-
-    return output

@@ -100,6 +100,25 @@ os.waitpid(child, 0)
 
 
 @needs_fork
+def test_what_a_child_has_anew_comes_first_and_does_not_make_it_a_forked_user():
+    script = """
+import os
+from allotment import _process as p
+p.on_renewal_in_child(lambda: print("renewed", p.state().name, flush=True))
+def fork():
+    child = os.fork()
+    if child == 0:
+        print(p.is_running(), flush=True)
+        os._exit(0)
+    os.waitpid(child, 0)
+fork()
+p.on_fork_in_child(lambda: print("forked", flush=True))
+fork()
+"""
+    assert output_of(script) == ["renewed", "RUNNING", "True", "renewed", "RUNNING", "forked", "False"]
+
+
+@needs_fork
 def test_a_child_can_register_although_a_thread_of_its_parent_was_registering():
     script = """
 import os

@@ -8,13 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from allotment import configuration, device, platform, registry
-
 ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(autouse=True)
-def simulated_machine(monkeypatch, tmp_path):
+def simulated_machine(monkeypatch, tmp_path, begin_anew):
     """Let a page begin in an empty folder, on two simulated H200, with nothing else configured."""
     for variable in [name for name in os.environ if name.startswith("ALLOTMENT_")]:
         monkeypatch.delenv(variable)
@@ -25,17 +23,10 @@ def simulated_machine(monkeypatch, tmp_path):
     monkeypatch.chdir(folder)
     monkeypatch.syspath_prepend(str(folder / "src"))
     monkeypatch.setenv("ALLOTMENT_PLATFORM", "sim:2xh200")
-    forget_everything()
+    begin_anew()
     before = set(sys.modules)
     yield
     for name in set(sys.modules) - before:
         if name.startswith("allotment_"):
             del sys.modules[name]
-    forget_everything()
-
-
-def forget_everything():
-    configuration.reset()
-    registry.reset()
-    platform.close()
-    device.forget_devices()
+    begin_anew()

@@ -9,7 +9,6 @@ import sys
 import pytest
 
 import allotment as al
-from allotment import configuration, device, platform, registry
 
 from .block import ACCESS, ALLOCATORS
 from .kernels import KernelOfBoth, common_names
@@ -18,7 +17,7 @@ RAN, LEFT = "guide block that ran", "guide block that is left"
 
 
 @pytest.fixture
-def machine(request, monkeypatch, tmp_path):
+def machine(request, monkeypatch, tmp_path, begin_anew):
     """Begin a process's life anew on the platform that the test is for, with nothing configured."""
     for variable in [name for name in os.environ if name.startswith("ALLOTMENT_")]:
         monkeypatch.delenv(variable)
@@ -26,17 +25,10 @@ def machine(request, monkeypatch, tmp_path):
         monkeypatch.setenv(variable, str(tmp_path))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ALLOTMENT_PLATFORM", request.param)
-    forget_everything()
+    begin_anew()
     yield request.param
     gc.collect()
-    forget_everything()
-
-
-def forget_everything():
-    configuration.reset()
-    registry.reset()
-    platform.close()
-    device.forget_devices()
+    begin_anew()
 
 
 @pytest.fixture

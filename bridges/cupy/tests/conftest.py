@@ -3,38 +3,21 @@
 from __future__ import annotations
 
 import ctypes
-import os
-import subprocess
-import sys
-from textwrap import dedent
 
 import pytest
 
 import allotment as al
-from allotment import configuration, device, platform, registry
-from allotment.bridges._installation import installations
 from allotment.platform import CaptureStatus
 
-PREFIXES = ("ALLOTMENT_", "CUPY_")
+
+@pytest.fixture
+def surroundings(surroundings):
+    return surroundings._replace(hidden=("ALLOTMENT_", "CUPY_"))
 
 
 @pytest.fixture(autouse=True)
-def isolated(monkeypatch):
+def isolated(isolation_of_bridges):
     """Keep the developer's environment and files out, and leave no bridge behind."""
-    for variable in [name for name in os.environ if name.startswith(PREFIXES)]:
-        monkeypatch.delenv(variable)
-    forget_everything()
-    with configuration.use(configuration.Configuration.isolated(quiet=True)):
-        yield
-        for name in reversed(installations.names()):
-            installations.uninstall(name)
-    forget_everything()
-
-
-def forget_everything():
-    registry.reset()
-    platform.close()
-    device.forget_devices()
 
 
 @pytest.fixture(scope="session")
@@ -44,20 +27,19 @@ def cupy():
 
 
 @pytest.fixture
-def sim(cupy, monkeypatch):
+def sim(cupy, sim, monkeypatch):
     """Two simulated H200 in force, for CuPy too: what it would ask the driver, it asks the simulation."""
     from allotment_cupy_bridge import _library
 
-    with al.simulate("2xh200") as simulated:
-        monkeypatch.setattr(_library, "sees_devices", lambda: False)
-        monkeypatch.setattr(_library, "find_device_address", lambda: 0)
-        monkeypatch.setattr(_library, "find_stream_address", lambda: 0)
-        monkeypatch.setattr(cupy.cuda.runtime, "getDevice", simulated.current_device)
-        monkeypatch.setattr(cupy.cuda.runtime, "streamIsCapturing", lambda stream: is_captured(simulated, stream))
-        streams = Streams()
-        monkeypatch.setattr(cupy.cuda, "get_current_stream", streams.current)
-        simulated.streams = streams
-        yield simulated
+    monkeypatch.setattr(_library, "sees_devices", lambda: False)
+    monkeypatch.setattr(_library, "find_device_address", lambda: 0)
+    monkeypatch.setattr(_library, "find_stream_address", lambda: 0)
+    monkeypatch.setattr(cupy.cuda.runtime, "getDevice", sim.current_device)
+    monkeypatch.setattr(cupy.cuda.runtime, "streamIsCapturing", lambda stream: is_captured(sim, stream))
+    streams = Streams()
+    monkeypatch.setattr(cupy.cuda, "get_current_stream", streams.current)
+    sim.streams = streams
+    return sim
 
 
 def is_captured(simulated, stream):
@@ -121,25 +103,3 @@ def straight(cupy, sim, monkeypatch):
 
 FOR_EVER = []
 """Functions that a compiled engine may call as long as it lives."""
-
-
-@pytest.fixture
-def output_of(tmp_path):
-    """Return a function that runs a script in a Python of its own, which must end well and say nothing on stderr."""
-    clean = {name: value for name, value in os.environ.items() if not name.startswith(PREFIXES)}
-    clean |= {"XDG_CONFIG_HOME": str(tmp_path), "HOME": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
-
-    def run(script, timeout=180, **environment):
-        done = subprocess.run(
-            [sys.executable, "-c", dedent(script)],
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-            check=False,
-            cwd=tmp_path,
-            env=clean | environment,
-        )
-        assert (done.returncode, done.stderr) == (0, "")
-        return done.stdout.splitlines()
-
-    return run

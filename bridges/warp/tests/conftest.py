@@ -2,46 +2,20 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from textwrap import dedent
-
 import pytest
 
 import allotment as al
-from allotment import configuration, platform, registry
-from allotment import device as devices
-from allotment.bridges._installation import installations
 from allotment_warp_bridge import AllotmentWarpAllocator
-
-PREFIX = "ALLOTMENT_"
-
-
-@pytest.fixture(autouse=True)
-def isolated(monkeypatch):
-    """Keep the developer's environment and files out, and leave no bridge behind."""
-    for variable in [name for name in os.environ if name.startswith(PREFIX)]:
-        monkeypatch.delenv(variable)
-    forget_everything()
-    with configuration.use(configuration.Configuration.isolated(quiet=True)):
-        yield
-        for name in reversed(installations.names()):
-            installations.uninstall(name)
-    forget_everything()
-
-
-def forget_everything():
-    registry.reset()
-    platform.close()
-    devices.forget_devices()
 
 
 @pytest.fixture
-def sim():
-    """Two simulated H200 in force."""
-    with al.simulate("2xh200") as simulated:
-        yield simulated
+def surroundings(surroundings):
+    return surroundings._replace(timeout=120)
+
+
+@pytest.fixture(autouse=True)
+def isolated(isolation_of_bridges):
+    """Keep the developer's environment and files out, and leave no bridge behind."""
 
 
 class WarpStream:
@@ -108,35 +82,3 @@ def device(sim):
 def make(device):
     """Return a function that makes the allocator of Warp's device."""
     return lambda allocator=None: AllotmentWarpAllocator(device, al.Delivery("warp", allocator), al.MemoryKind)
-
-
-@pytest.fixture
-def run_script(tmp_path):
-    """Return a function that runs a script in a Python of its own, away from the developer's configuration."""
-    clean = {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}
-    clean |= {"XDG_CONFIG_HOME": str(tmp_path), "HOME": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
-
-    def run(script, timeout=120, **environment):
-        return subprocess.run(
-            [sys.executable, "-c", dedent(script)],
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-            check=False,
-            cwd=tmp_path,
-            env=clean | environment,
-        )
-
-    return run
-
-
-@pytest.fixture
-def output_of(run_script):
-    """Return a function that runs a script which must end well and say nothing on stderr; return its lines."""
-
-    def output(script, **environment):
-        done = run_script(script, **environment)
-        assert (done.returncode, done.stderr) == (0, "")
-        return done.stdout.splitlines()
-
-    return output

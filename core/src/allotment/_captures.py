@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from allotment.capture._capture import Capture
     from allotment.device import Device
     from allotment.layers.accounting import AccountedAllocator
+    from allotment.platform import Platform
     from allotment.stream import Stream
 
 _NULL_STREAMS: Final = (0, 1)
@@ -162,12 +163,16 @@ class Captures:
         under_way = self.on_devices
         if not under_way:
             return call(*arguments)
-        exchange = under_way[0].device.platform.exchange_capture_mode
-        before = exchange(CaptureMode.RELAXED)
-        try:
-            return call(*arguments)
-        finally:
-            exchange(before)
+        return in_relaxed_mode(under_way[0].device.platform, call, *arguments)
+
+
+def in_relaxed_mode(platform: Platform, call: Callable[..., Any], *arguments: object) -> Any:
+    """Make a call which ends no capture of this thread's, whoever began it."""
+    before = platform.exchange_capture_mode(CaptureMode.RELAXED)
+    try:
+        return call(*arguments)
+    finally:
+        platform.exchange_capture_mode(before)
 
 
 def _how_to_allocate(device: Device) -> str:

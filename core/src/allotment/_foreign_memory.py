@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 from allotment import _process
@@ -50,3 +52,11 @@ def report_lost_block(ptr: int, nbytes: int, owner: str, error: BaseException, s
             stacklevel=stacklevel,
             source=None,
         )
+
+
+def report_unraisable(error: BaseException, about: object) -> None:
+    """Say of an exception that it had nowhere to go."""
+    facts = SimpleNamespace(
+        exc_type=type(error), exc_value=error, exc_traceback=error.__traceback__, err_msg=None, object=about
+    )
+    sys.unraisablehook(facts)

@@ -38,14 +38,19 @@ class Lifecycle:
         self._installed = False
         self._at_shutdown: list[Callable[[], Callable[[], None] | None]] = []
         self._in_child: list[Callable[[], Callable[[], None] | None]] = []
+        self._renewals: list[Callable[[], Callable[[], None] | None]] = []
 
     def on_shutdown(self, callback: Callable[[], None]) -> None:
         """Register what is called once when the interpreter begins to exit."""
         self._register(self._at_shutdown, callback)
 
     def on_fork_in_child(self, callback: Callable[[], None]) -> None:
-        """Register what is called in each child right after it was forked."""
+        """Register what is called in each child right after it was forked, which is a forked user of a GPU then."""
         self._register(self._in_child, callback)
+
+    def on_renewal_in_child(self, callback: Callable[[], None]) -> None:
+        """Register what a child must have anew, such as a lock: called first; the child may use a GPU."""
+        self._register(self._renewals, callback)
 
     def shut_down(self) -> None:
         """Enter `ProcessState.SHUTTING_DOWN` and run the callbacks, the last one registered first."""
@@ -55,6 +60,7 @@ class Lifecycle:
     def enter_child(self) -> None:
         """Enter `ProcessState.FORKED` if anything is registered for it, and run that, the last one registered first."""
         self._lock = RLock()  # another thread of the parent may have held it
+        _run(self._renewals)
         if any(reference() is not None for reference in self._in_child):
             self.state = ProcessState.FORKED
         _run(self._in_child)
@@ -98,6 +104,7 @@ _lifecycle: Final = Lifecycle()
 
 on_shutdown: Final = _lifecycle.on_shutdown
 on_fork_in_child: Final = _lifecycle.on_fork_in_child
+on_renewal_in_child: Final = _lifecycle.on_renewal_in_child
 
 
 def state() -> ProcessState:

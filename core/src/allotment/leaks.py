@@ -73,12 +73,7 @@ def expect_no_leaks(device: DeviceLike = None, allocator: str | None = None) -> 
     before = {layer: layer.mark() for layer in _layers(Track, device, allocator)}
     yield
     gc.collect()
-    layers = _layers(Track, device, allocator)
-    if not layers:
-        raise UnsupportedError(
-            "no allocator has the layer 'track', so leaks cannot be seen. Ask for it before the first allocation: "
-            "allotment.configure(layers=['track'])"
-        )
+    layers = tracking(device, allocator, "leaks cannot be seen")
     made = [block for layer in layers for block in layer.live_blocks() if block.number > before.get(layer, 0)]
     if made:
         report = leak_report(
@@ -86,6 +81,23 @@ def expect_no_leaks(device: DeviceLike = None, allocator: str | None = None) -> 
             "at the end of the scope that made " + ("it" if len(made) == 1 else "them"),
         )
         warn(LeakWarning(report), stacklevel=3)
+
+
+def tracking(device: DeviceLike, allocator: str | None, loss: str) -> list[Track]:
+    """Return the layers ``track`` of allocators.
+
+    Raises
+    ------
+    UnsupportedError
+        If there is none; ``loss`` is what does not go without.
+    """
+    layers = _layers(Track, device, allocator)
+    if not layers:
+        raise UnsupportedError(
+            f"no allocator has the layer 'track', so {loss}. Ask for it before the first allocation: "
+            "allotment.configure(layers=['track'])"
+        )
+    return layers
 
 
 def check_guards(device: DeviceLike = None, allocator: str | None = None) -> None:

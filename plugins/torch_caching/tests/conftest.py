@@ -2,45 +2,19 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 from contextlib import contextmanager
-from textwrap import dedent
 from types import ModuleType, SimpleNamespace
 
 import pytest
 
 import allotment as al
-from allotment import configuration, platform, registry
-from allotment import device as devices
 from allotment_torch_caching import TorchCachingAllocator
-
-PREFIX = "ALLOTMENT_"
 
 
 @pytest.fixture(autouse=True)
-def isolated(monkeypatch):
-    """Keep the developer's environment and files out."""
-    for variable in [name for name in os.environ if name.startswith(PREFIX)]:
-        monkeypatch.delenv(variable)
-    forget_everything()
-    with configuration.use(configuration.Configuration.isolated(quiet=True)):
-        yield
-    forget_everything()
-
-
-def forget_everything():
-    registry.reset()
-    platform.close()
-    devices.forget_devices()
-
-
-@pytest.fixture
-def sim():
-    """Two simulated H200 in force."""
-    with al.simulate("2xh200") as simulated:
-        yield simulated
+def isolated(isolation):
+    """Keep the developer's environment and files out, and leave nothing behind."""
 
 
 class Torch(ModuleType):
@@ -129,25 +103,3 @@ def torch(sim, monkeypatch):
         TorchCachingAllocator, "availability", classmethod(lambda cls, device: al.Availability(ok=device.is_cuda))
     )
     return module
-
-
-@pytest.fixture
-def output_of(tmp_path):
-    """Return a function that runs a script which must end well and say nothing on stderr; return its lines."""
-    clean = {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}
-    clean |= {"XDG_CONFIG_HOME": str(tmp_path), "HOME": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
-
-    def output(script, timeout=180, status=0, **environment):
-        done = subprocess.run(
-            [sys.executable, "-c", dedent(script)],
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-            check=False,
-            cwd=tmp_path,
-            env=clean | environment,
-        )
-        assert (done.returncode, done.stderr) == (status, "")
-        return done.stdout.splitlines()
-
-    return output

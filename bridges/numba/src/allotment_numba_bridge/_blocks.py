@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
-from allotment import CaptureMode
+from allotment.bridges import beside_captures
 
 if TYPE_CHECKING:
     from allotment import AccountedAllocator, Delivery, Device, Stream
@@ -80,19 +80,9 @@ class Blocks:
 
     def _free(self, block: Block) -> None:
         device = block.account.device
-        if device.is_retired or device.is_capturing:  # which Allotment sees to itself
-            self._give_back(block)
-            return
-        # Another library may capture in this thread, which nobody tells: what is freed here has nothing to do with it.
-        before = device.platform.exchange_capture_mode(CaptureMode.RELAXED)
-        try:
-            if block.account.traits.stream_ordered and not block.delivery.is_captured(block.stream):
-                self._order_after_all_work(device)
-            self._give_back(block)
-        finally:
-            device.platform.exchange_capture_mode(before)
-
-    def _give_back(self, block: Block) -> None:
+        is_ordered = block.account.traits.stream_ordered and not (device.is_retired or device.is_capturing)
+        if is_ordered and not block.delivery.is_captured(block.stream):
+            beside_captures(device, self._order_after_all_work, device)
         block.delivery.give_back(block.account, block.ptr, block.nbytes, block.stream)
 
     def _order_after_all_work(self, device: Device) -> None:

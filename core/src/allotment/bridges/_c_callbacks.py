@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import ctypes
 import operator
-import sys
 from collections import deque
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+from allotment._foreign_memory import report_unraisable
 from allotment.errors import UnsupportedError
 
 if TYPE_CHECKING:
@@ -87,15 +86,8 @@ def _allocate(size: int, device: int, stream: int | None) -> int | None:
     except MemoryError:
         return None
     except BaseException as error:  # noqa: BLE001 - ctypes would report it too, and return what is not set
-        _report(error, _receiver)
+        report_unraisable(error, _receiver)
         return None
-
-
-def _report(error: BaseException, about: object) -> None:
-    facts = SimpleNamespace(
-        exc_type=type(error), exc_value=error, exc_traceback=error.__traceback__, err_msg=None, object=about
-    )
-    sys.unraisablehook(facts)
 
 
 def _free(ptr: int | None, size: int, device: int, stream: int | None) -> None:

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import sys
 from collections import deque
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 from allotment import _process
 from allotment._allocator_scopes import allocator_scopes
-from allotment._foreign_memory import report_lost_block
+from allotment._captures import in_relaxed_mode
+from allotment._foreign_memory import report_lost_block, report_unraisable
 from allotment._twins import preferred
 from allotment.bridges import _express
 from allotment.device import device_registry, find_device
 from allotment.errors import InvalidPointerError, PlatformError
-from allotment.platform import CaptureMode, CaptureStatus
+from allotment.platform import CaptureStatus
 from allotment.selection import account_of, allocator_in_force, named_allocator
 from allotment.stream import LEGACY_STREAM, Stream
 
@@ -182,7 +181,7 @@ class Delivery:
             self._order(stream, handle)
             self.give_back(account, ptr, size, stream)
         except BaseException as error:  # noqa: BLE001 - the library cannot be told
-            _tell_nobody(error, self)
+            report_unraisable(error, self)
 
     def _taken(self, ptr: int) -> tuple[AccountedAllocator, int, Stream]:
         block = self._blocks.pop(ptr, None)
@@ -241,7 +240,7 @@ class Delivery:
             if account.takes_streams and self.is_captured(stream):
                 self._kept.appendleft((account, ptr, size, stream))
             else:
-                free_beside_captures(account, ptr, size)
+                beside_captures(account.device, account.deallocate, ptr, size)
         except BaseException as error:  # noqa: BLE001 - nothing leaves a finaliser
             _report(account, ptr, size, error)
 
@@ -296,17 +295,11 @@ def _number(handle: int) -> int:
     return 0 if handle == LEGACY_STREAM else handle
 
 
-def free_beside_captures(account: AccountedAllocator, ptr: int, size: int) -> None:
-    """Take a block back; a capture that another library makes in this thread, of which nobody tells, goes on."""
-    device = account.device
+def beside_captures(device: Device, call: Callable[..., Any], *arguments: object) -> Any:
+    """Make a call; a capture that another library makes in this thread, of which nobody tells, goes on."""
     if device.is_retired or device.is_capturing:  # which Allotment sees to itself
-        account.deallocate(ptr, size)
-        return
-    before = device.platform.exchange_capture_mode(CaptureMode.RELAXED)
-    try:
-        account.deallocate(ptr, size)
-    finally:
-        device.platform.exchange_capture_mode(before)
+        return call(*arguments)
+    return in_relaxed_mode(device.platform, call, *arguments)
 
 
 def captured_unknown_to_us(stream: Stream) -> bool:
@@ -324,12 +317,4 @@ def _report(account: AccountedAllocator, ptr: int, size: int, error: BaseExcepti
     try:
         report_lost_block(ptr, size, f"allocator {account.name!r}", error)
     except BaseException as refusal:  # noqa: BLE001 - a warning that is an error
-        _tell_nobody(refusal, account)
-
-
-def _tell_nobody(error: BaseException, about: object) -> None:
-    """Say that an exception had nowhere to go."""
-    facts = SimpleNamespace(
-        exc_type=type(error), exc_value=error, exc_traceback=error.__traceback__, err_msg=None, object=about
-    )
-    sys.unraisablehook(facts)
+        report_unraisable(refusal, account)

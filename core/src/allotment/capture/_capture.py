@@ -7,6 +7,7 @@ from contextlib import suppress
 from threading import RLock, get_ident
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from allotment._captures import in_relaxed_mode
 from allotment._graph_blocks import BlockState, GraphBlock
 from allotment.capture._graph import Graph, drop_blocks
 from allotment.capture._interposition import blocks_of, settle
@@ -86,13 +87,10 @@ class Capture:
 
     def _find_allocator(self) -> None:
         """Have the allocator in force made: with what it calls, another library's capture has nothing to do."""
-        exchange = self.device.platform.exchange_capture_mode
-        before = exchange(CaptureMode.RELAXED) if self.is_external else None
-        try:
+        if self.is_external:
+            in_relaxed_mode(self.device.platform, allocator_in_force, self.device)
+        else:
             allocator_in_force(self.device)
-        finally:
-            if before is not None:
-                exchange(before)
 
     def _begin_on_stream(self) -> None:
         if self.stream is None:

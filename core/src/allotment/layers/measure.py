@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, field
 from threading import RLock
 from typing import TYPE_CHECKING, Final
 
+from allotment import _process
 from allotment._scope import ScopeStack
 from allotment.layers.onlookers import onlookers
 
@@ -128,13 +128,12 @@ class Meter:
 
     def _renew_in_children(self) -> None:
         """See to it that a child process does not wait for a lock that a thread of its parent held."""
-        if not self._is_renewed_in_children and hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=self._renew)
+        if not self._is_renewed_in_children:
+            _process.on_renewal_in_child(self._renew)
         self._is_renewed_in_children = True
 
     def _renew(self) -> None:
         self.lock, self._opening = RLock(), RLock()
-        onlookers.renew_lock()
 
     def enter(self, account: AccountedAllocator, ptr: int, size: int) -> None:
         """Count a new block in the scopes of the running context."""

@@ -6,6 +6,8 @@ from threading import RLock
 from typing import TYPE_CHECKING, Final
 from weakref import WeakSet
 
+from allotment import _process
+
 if TYPE_CHECKING:
     from allotment.layers.accounting import AccountedAllocator
     from allotment.layers.layer import Wraps
@@ -21,6 +23,7 @@ class Onlookers:
         self.lock = RLock()
         self._looking: tuple[Wraps, ...] = ()
         self._accounts: WeakSet[AccountedAllocator] = WeakSet()
+        self._is_renewed_in_children = False
 
     def accounts(self) -> tuple[AccountedAllocator, ...]:
         """Return the accounts that are there, of all platforms."""
@@ -29,6 +32,7 @@ class Onlookers:
     def watch(self, account: AccountedAllocator) -> None:
         """Tell an account who looks, now and whenever that changes."""
         with self.lock:
+            self._renew_in_children()
             self._accounts.add(account)
             if self._looking:
                 account.be_seen_by(self._looking)
@@ -48,8 +52,13 @@ class Onlookers:
         for account in self.accounts():
             account.be_seen_by(looking)
 
-    def renew_lock(self) -> None:
-        """Have a lock that no thread of a parent process holds."""
+    def _renew_in_children(self) -> None:
+        """See to it that a child process does not wait for a lock that a thread of its parent held."""
+        if not self._is_renewed_in_children:
+            _process.on_renewal_in_child(self._renew)
+        self._is_renewed_in_children = True
+
+    def _renew(self) -> None:
         self.lock = RLock()
 
 

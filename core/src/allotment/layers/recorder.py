@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from functools import cache
 from itertools import count
@@ -11,6 +10,7 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, Final
 from weakref import WeakSet
 
+from allotment import _process
 from allotment.errors import TraceError
 from allotment.labels import current_label
 from allotment.layers.call_site import capture_site
@@ -257,8 +257,7 @@ _of_this_process: Final[WeakSet[Recorder]] = WeakSet()
 @cache
 def _stop_in_children() -> None:
     """See to it that a child process leaves the files of its parent alone."""
-    if hasattr(os, "register_at_fork"):
-        os.register_at_fork(after_in_child=_abandon_all)
+    _process.on_renewal_in_child(_abandon_all)
 
 
 def _abandon_all() -> None:

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 FORMAT: Final = "allotment trace"
 FORMAT_VERSION: Final = 1
 
-_GZIP: Final = 31
-"""What tells zlib to write the format of gzip."""
+GZIP: Final = 31
+"""What tells zlib that the format is gzip's."""
 
 
 class Row(NamedTuple):
@@ -147,7 +147,7 @@ class TraceFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._encoder = Encoder()
-        self._compress = zlib.compressobj(level=1, wbits=_GZIP) if path.suffix == ".gz" else None
+        self._compress = zlib.compressobj(level=1, wbits=GZIP) if path.suffix == ".gz" else None
         try:
             self._file = path.open("wb", buffering=0)  # nothing may be left in a buffer that a forked child writes too
         except OSError as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import selectors
 import socket
 import sys
@@ -165,9 +164,7 @@ class _Services:
         if self._is_installed:
             return
         _process.on_shutdown(self.close_all)
-        # Not by `_process`: to serve is not to have used the GPU, and must not forbid it to a child.
-        if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=self.abandon_all)
+        _process.on_renewal_in_child(self.abandon_all)
         self._is_installed = True
 
 

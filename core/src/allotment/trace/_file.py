@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, TypeAlias, cast
 
 from allotment.errors import TraceError
+from allotment.layers.trace_file import GZIP
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
     OnProblem: TypeAlias = Callable[[TraceError], object]
 
 _GZIP_MAGIC: Final = b"\x1f\x8b"
-_GZIP: Final = 31
-"""What tells zlib to read the format of gzip."""
 
 UNREADABLE: Final = (OSError, EOFError, zlib.error)
 """What reading a damaged file raises."""
@@ -60,7 +59,7 @@ class _Decompressed(io.RawIOBase):
 
     def __init__(self, compressed: io.BufferedReader[Any]) -> None:
         self._compressed = compressed
-        self._inflate = zlib.decompressobj(_GZIP)
+        self._inflate = zlib.decompressobj(GZIP)
         self._left = memoryview(b"")
 
     def readable(self) -> bool:
@@ -86,7 +85,7 @@ class _Decompressed(io.RawIOBase):
     def _next_piece(self) -> bytes:
         if self._inflate.eof:
             piece = self._rest() or self._compressed.read1()
-            self._inflate = zlib.decompressobj(_GZIP)  # another one follows it in the same file
+            self._inflate = zlib.decompressobj(GZIP)  # another one follows it in the same file
         else:
             piece = self._compressed.read1()
             if not piece:

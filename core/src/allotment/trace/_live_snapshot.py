@@ -5,10 +5,7 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
-from allotment.errors import UnsupportedError
-from allotment.layers.track import Track
-from allotment.leaks import live_blocks
-from allotment.statistics import accounts_of
+from allotment.leaks import live_blocks, tracking
 from allotment.trace._event import EventKind, TraceEvent, TraceSite, TraceSource
 from allotment.trace._pytorch_format import (
     FrameLists,
@@ -59,11 +56,7 @@ def memory_snapshot(path: str | Path, device: DeviceLike = None, allocator: str 
     What an allocator holds beside the live blocks is not in it. Segments are the pieces of memory that blocks lie in
     with less than 2 MiB between them.
     """
-    if not any(isinstance(layer, Track) for each in accounts_of(device, allocator) for layer in each.layers):
-        raise UnsupportedError(
-            "no allocator has the layer 'track', so live blocks are not known. Ask for it before the first allocation: "
-            "allotment.configure(layers=['track'])"
-        )
+    tracking(device, allocator, "live blocks are not known")
     write(_snapshot(live_blocks(device, allocator)), path)
 
 
