@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import allotment as al
-from benchmarks.contenders import drawing, imported
+from benchmarks.contenders import FreeList, drawing, imported
 from benchmarks.measurement import Budget, Comparison, Figure, compare
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
 SUPPLIERS = ("caching", "mempool")
 ELEMENTS = {"256 elements": 256, "64 Mi elements": 64 << 20}
@@ -45,9 +45,16 @@ def warp_arrays(label: str, count: int) -> Comparison:
     if not warp:
         return Comparison(title=_title("Warp", label), figures=(), budgets={}, missing=missing)
     warp.config.log_level = 30
-    return _beside(
-        "warp", "Warp", label, lambda: lambda: warp.empty(count, dtype=warp.float32, device="cuda:0"), missing
-    )
+
+    def make() -> Callable[[], object]:
+        return lambda: warp.empty(count, dtype=warp.float32, device="cuda:0")
+
+    warp.set_device_allocator("cuda:0", FreeList())
+    try:
+        floor = compare("", {"Warp, a free list in Python without checks": make()}).figures
+    finally:
+        warp.set_device_allocator("cuda:0", None)
+    return _beside("warp", "Warp", label, make, missing, floor)
 
 
 def _title(library: str, label: str) -> str:
@@ -55,11 +62,16 @@ def _title(library: str, label: str) -> str:
 
 
 def _beside(
-    bridge: str, library: str, label: str, make: Callable[[], Callable[[], object]], missing: dict[str, str]
+    bridge: str,
+    library: str,
+    label: str,
+    make: Callable[[], Callable[[], object]],
+    missing: dict[str, str],
+    floor: Sequence[Figure] = (),
 ) -> Comparison:
     """Measure with the bridge and each supplier, and without: last, for Numba's context keeps what it begins with."""
     own = f"{library}, its own allocator"
-    figures: list[Figure] = []
+    figures = [*floor]
     for supplier in SUPPLIERS:
         name = f"{library} from al {supplier}"
         try:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import allotment as al
 from benchmarks import bridged_arrays, bridged_tensors
-from benchmarks.contenders import cupy_pair, drawing, imported
+from benchmarks.contenders import FreeList, cupy_pair, drawing, imported
 from benchmarks.measurement import Budget, Comparison, compare
 
 if TYPE_CHECKING:
@@ -93,6 +93,10 @@ def rmm_pairs(label: str, size: int) -> Comparison:
         "RMM PoolMemoryResource": mr.PoolMemoryResource(mr.CudaMemoryResource(), "256MiB"),
         "RMM CudaAsyncMemoryResource": mr.CudaAsyncMemoryResource(),
     }
+    floor = FreeList()
+    resources["RMM, a callback to a free list in Python without checks"] = mr.CallbackMemoryResource(
+        lambda nbytes, _: floor.allocate(nbytes), lambda ptr, nbytes, _: floor.deallocate(ptr, nbytes)
+    )
     for supplier in SUPPLIERS:
         with drawing("rmm", supplier):
             resources[f"al {supplier}"] = mr.get_per_device_resource(al.get_preferred_device().ordinal)

@@ -17,6 +17,8 @@ Call = "Callable[[], object]"
 class FreeList:
     """The least that an allocator can do in Python: two methods over a dictionary of free addresses, no checks."""
 
+    deallocate_requires_context_guard = False
+
     def __init__(self) -> None:
         self.free: dict[int, list[int]] = {}
         self.next = 1 << 30

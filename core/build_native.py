@@ -11,6 +11,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 MODULES = (
     "allotment._array_memory_native",
+    "allotment._beside_captures_native",
     "allotment.bridges._c_callbacks_native",
     "allotment.bridges._express_native",
     "allotment.layers._ledger_native",

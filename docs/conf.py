@@ -44,6 +44,19 @@ toc_object_entries_show_parents = "hide"
 copybutton_prompt_text = r"\$ |>>> |\.\.\. "
 copybutton_prompt_is_regexp = True
 
+# What `python3 dev links` tries: each link of these pages and of the files beside them that leads to another host.
+linkcheck_timeout = 20
+linkcheck_retries = 2
+linkcheck_workers = 8
+linkcheck_rate_limit_timeout = 60
+linkcheck_report_timeouts_as_broken = True
+linkcheck_anchors_ignore_for_url = [r"https://github\.com/.*"]  # GitHub makes them in the browser
+linkcheck_ignore = [
+    r"https?://(127\.0\.0\.1|localhost)(:|/|$)",
+    r"https?://([\w.-]+\.)?example\.(com|net|org)(/|$)",
+    r"https://pypi\.org/project/allotment/",  # there once it is published
+]
+
 html_theme = "pydata_sphinx_theme"
 html_title = f"Allotment {release}"
 html_static_path = ["_static"]

@@ -362,27 +362,6 @@ def test_a_thread_without_a_scope_is_not_counted(sim):
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
-def test_a_child_measures_although_a_thread_of_its_parent_was_beginning_to(output_of):
-    script = """
-    import os, threading
-    import allotment as al
-    from allotment.layers.onlookers import onlookers
-
-    al.empty(8, "uint8", "cpu")
-    with onlookers.lock:
-        child = os.fork()
-        if not child:
-            thread = threading.Thread(target=al.measure("step").__enter__, daemon=True)
-            thread.start()
-            thread.join(20)
-            print("stuck" if thread.is_alive() else "measures", flush=True)
-            os._exit(0)
-    os.waitpid(child, 0)
-    """
-    assert output_of(script) == ["measures"]
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 def test_a_child_that_is_forked_in_a_scope_measures_its_host_memory(output_of):
     script = """
     import os

@@ -6,6 +6,7 @@ import gc
 import os
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
@@ -146,11 +147,20 @@ class Listener:
         self.heard.append("called")
 
 
+class Renewed:
+    def __init__(self, heard: Any) -> None:
+        self.heard = heard
+
+    def renew(self) -> None:
+        self.heard.append("renewed")
+
+
 @pytest.fixture
 def lifecycle(monkeypatch: pytest.MonkeyPatch) -> Lifecycle:
     """A lifecycle of which this interpreter knows nothing."""
     lifecycle = Lifecycle()
-    monkeypatch.setattr(lifecycle, "_installed", True)
+    monkeypatch.setattr(lifecycle, "_is_watching_end", True)
+    monkeypatch.setattr(lifecycle, "_is_watching_forks", True)
     return lifecycle
 
 
@@ -168,6 +178,34 @@ def test_a_bound_method_does_not_keep_its_object(lifecycle: Lifecycle):
     listener = Listener(heard)
     lifecycle.on_fork_in_child(listener.listen)
     del listener
+    gc.collect()
+    lifecycle.enter_child()
+    assert heard == []
+
+
+def test_what_is_renewed_begins_anew_before_any_callback(lifecycle: Lifecycle):
+    heard: list[str] = []
+    renewed = Renewed(heard)
+    lifecycle.on_renewal_in_child(lambda: heard.append("called"))
+    lifecycle.renew_in_child(renewed)
+    lifecycle.enter_child()
+    assert heard == ["renewed", "called"]
+    assert lifecycle.state is ProcessState.RUNNING
+
+
+def test_what_cannot_be_renewed_stops_nothing(lifecycle: Lifecycle, capsys: pytest.CaptureFixture[str]):
+    heard: list[str] = []
+    broken = Renewed(())
+    lifecycle.renew_in_child(broken)
+    lifecycle.on_renewal_in_child(lambda: heard.append("called"))
+    lifecycle.enter_child()
+    assert heard == ["called"]
+    assert "AttributeError" in capsys.readouterr().err
+
+
+def test_what_is_renewed_is_not_kept(lifecycle: Lifecycle):
+    heard: list[str] = []
+    lifecycle.renew_in_child(Renewed(heard))
     gc.collect()
     lifecycle.enter_child()
     assert heard == []

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 
 LAYERS = (
-    {"_names", "_process", "_scope", "_twins", "_version", "_wording", "units"},
+    {"_locks", "_names", "_process", "_scope", "_twins", "_version", "_wording", "units"},
     {"_layout", "allocator", "dtypes", "errors", "labels", "memory_kind"},
     {"configuration"},
     {"platform"},
-    {"_allocator_scopes", "_captures", "_grants", "_graph_blocks", "device", "grants", "stream"},
+    {"_allocator_scopes", "_beside_captures", "_captures", "_grants", "_graph_blocks", "device", "grants", "stream"},
     {"host_allocator"},
     {"registry"},
     {"layers"},
@@ -46,6 +46,9 @@ DEFAULT_ORDER = "allotment.configuration._defaults"
 """The one module of core that may name plugins: it states which are chosen by default."""
 
 BANNED_NAMES = {"utils", "util", "helpers", "helper", "manager", "base", "base2", "common", "misc"}
+LASTING_LOCKS = {("threading", name) for name in ("Lock", "RLock", "Condition", "Semaphore", "BoundedSemaphore")}
+OWN_RENEWAL = {"allotment._locks", "allotment._process", "allotment.testing._threads"}
+"""The modules that renew their locks themselves, and one of the conformance kit, whose threads nobody forks beside."""
 MAX_MODULE_LINES = 600
 MAX_FUNCTION_LINES = 60
 MEDIAN_FUNCTION_LINES = 10
@@ -190,6 +193,15 @@ def plugin_names(module: Module) -> list[str]:
     ]
 
 
+def lasting_locks(module: Module) -> list[str]:
+    """Return the imports of locks that a child forked while another thread holds them waits for without end."""
+    return [
+        f"{module.name}:{line} imports {name}: a forked child cannot take it. Use allotment._locks.RenewedLock."
+        for source, name, line in module.imports
+        if (source, name) in LASTING_LOCKS and module.name not in OWN_RENEWAL
+    ]
+
+
 def banned_name(module: Module) -> list[str]:
     banned = [step for step in module.name.split(".") if step.lstrip("_") in BANNED_NAMES]
     return [f"{module.name}: {step!r} says nothing about what is in it; name the noun" for step in banned]
@@ -236,6 +248,11 @@ def test_core_names_no_plugin(module):
 @named(EXTENSIONS)
 def test_plugins_and_bridges_import_only_public_names_of_core_and_never_each_other(module):
     assert_none(private_imports(module))
+
+
+@named(CORE)
+def test_the_locks_of_core_can_be_taken_in_a_forked_child(module):
+    assert_none(lasting_locks(module))
 
 
 @named(MODULES)
@@ -332,6 +349,10 @@ def test_a_plugin_that_reaches_inside_core_or_into_another_is_found(text):
 )
 def test_a_plugin_may_import_public_names_and_itself(text):
     assert private_imports(module(text, "allotment_mine.pool")) == []
+
+
+def test_a_lock_that_a_forked_child_cannot_take_is_found():
+    assert len(lasting_locks(module("from threading import RLock, get_ident"))) == 1
 
 
 def test_core_importing_a_plugin_is_found():

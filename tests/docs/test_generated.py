@@ -39,7 +39,7 @@ def test_the_table_of_precedence_has_every_place_in_its_order(part):
 def test_every_key_of_the_configuration_has_a_meaning(part):
     rows = [row.strip("| ").split(" | ") for row in part("keys").splitlines()[2:]]
 
-    assert {"allocator", "platform", "plugins.deny"} <= {row[0].strip("`") for row in rows}
+    assert {"allocator", "platform", "plugins.deny", "plugins.<plugin>.<option>"} <= {row[0].strip("`") for row in rows}
     assert all(row[-1].endswith(".") for row in rows)
 
 

@@ -66,6 +66,7 @@ def test_the_wheel_of_core_holds_the_hot_paths_compiled_or_says_that_it_is_pure(
     else:
         assert [file.partition(".")[0] for file in compiled] == [
             "allotment/_array_memory_native",
+            "allotment/_beside_captures_native",
             "allotment/bridges/_c_callbacks_native",
             "allotment/bridges/_express_native",
             "allotment/layers/_ledger_native",

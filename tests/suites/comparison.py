@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from tests.suites.shard import Result, Results
     from tests.suites.suite import Suite, Way
 
+FAILED = {"failed", "error", "crashed"}
 OUTCOMES = ("passed", "failed", "error", "crashed", "killed", "skipped", "xfailed", "xpassed")
 
 
@@ -55,6 +56,8 @@ class Comparison:
         The tests that ended otherwise.
     accounts
         What was drawn from Allotment.
+    failures
+        What pytest said of the tests that failed in both ways, and how often.
     """
 
     suite: Suite
@@ -63,6 +66,7 @@ class Comparison:
     with_bridge: Counter[str]
     differences: list[Difference]
     accounts: dict[str, dict[str, int]]
+    failures: Counter[str] = field(default_factory=Counter)
     problems: list[str] = field(default_factory=list)
 
     @property
@@ -85,6 +89,7 @@ def compare(suite: Suite, way: Way, without: Results, with_bridge: Results) -> C
         with_bridge=Counter(result.outcome for result in with_bridge.tests.values()),
         differences=_differences(suite, way.allocator, expected, with_bridge.tests),
         accounts=with_bridge.accounts,
+        failures=_failures(expected, with_bridge.tests),
         problems=[*without.problems, *with_bridge.problems, *incomplete],
     )
 
@@ -106,6 +111,15 @@ def _differences(
             )
             found.append(difference)
     return found
+
+
+def _failures(without: Mapping[str, Result], with_bridge: Mapping[str, Result]) -> Counter[str]:
+    both = (test for test, result in with_bridge.items() if {result.outcome, _outcome(without, test)} <= FAILED)
+    return Counter(with_bridge[test].why.split(" / ")[0] for test in both)
+
+
+def _outcome(results: Mapping[str, Result], test: str) -> str:
+    return results[test].outcome if test in results else ""
 
 
 def _file(test: str) -> str:

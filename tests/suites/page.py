@@ -25,6 +25,8 @@ COLUMNS = [
     *("library", "allocator", "tests", "passed", "failed", "skipped", "other"),
     *("differences", "explained", "not repeated", "unexplained"),
 ]
+MOST_FAILURES = 5
+"""How many causes of failures that have nothing to do with Allotment are told."""
 TITLES = {"numba": "Numba", "cupy": "CuPy", "warp": "NVIDIA Warp"}
 
 
@@ -89,6 +91,7 @@ def section_of(comparison: Comparison) -> list[str]:
     if comparison.suite.why_left_out:
         lines += [f"Left out in every way: {comparison.suite.why_left_out}", ""]
     lines += [f"- Incomplete: {problem}" for problem in dict.fromkeys(comparison.problems)]
+    lines += _failures(comparison)
     for reason, differences in by_reason.items():
         lines += [f"{reason}", "", *map(_line, differences), ""]
     if passing:
@@ -98,9 +101,21 @@ def section_of(comparison: Comparison) -> list[str]:
     return [*lines, ""]
 
 
+def _failures(comparison: Comparison) -> list[str]:
+    """Return what tests say that fail in both ways, the most frequent first."""
+    if not comparison.failures:
+        return []
+    most = [f"- {count} × `{_quotable(why)}`" for why, count in comparison.failures.most_common(MOST_FAILURES)]
+    return [f"Failed in both ways: {comparison.failures.total()}. What most of them say:", "", *most, ""]
+
+
+def _quotable(text: str) -> str:
+    return " ".join(text.split()).replace("`", "'")
+
+
 def _line(difference: Difference, *, why: bool = False) -> str:
     text = f"- `{difference.test}`: {difference.without} → {difference.with_bridge}"
-    said = " ".join(difference.why.split()).replace("`", "'")
+    said = _quotable(difference.why)
     return f"{text}: {said}" if why and said else text
 
 
@@ -126,6 +141,7 @@ def _as_data(comparison: Comparison) -> dict[str, Any]:
         "with": dict(comparison.with_bridge),
         "differences": [asdict(each) for each in comparison.differences],
         "accounts": comparison.accounts,
+        "failures": dict(comparison.failures.most_common()),
         "problems": comparison.problems,
     }
 

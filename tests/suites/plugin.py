@@ -12,7 +12,6 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 JOURNAL, BRIDGE, DRAWS, SETTLED, ONLY, LEFT_OUT = (
@@ -93,7 +92,6 @@ class Recording:
 def pytest_configure(config: pytest.Config) -> None:
     """Take part only where a journal is asked for."""
     if os.environ.get(JOURNAL):
-        _put_back_what_numba_misses()
         config.pluginmanager.register(Recording(dict(os.environ)))
 
 
@@ -116,7 +114,7 @@ def _why(report: pytest.TestReport | pytest.CollectReport) -> str:
         return str(report.longrepr[2])
     text = report.longreprtext.strip().splitlines()
     told = [line[1:].strip() for line in text if line.startswith("E ")]
-    return " / ".join(told or text)[-600:]
+    return " / ".join(told or text)[:600]
 
 
 def _install(bridge: str) -> None:
@@ -156,8 +154,3 @@ def _accounts() -> dict[str, Any]:
                     "failed_frees": stats.failed_frees,
                 }
     return found
-
-
-def _put_back_what_numba_misses() -> None:
-    """Give NumPy 2.5 the name back that Numba-CUDA 0.30 asks for, with Allotment and without."""
-    vars(np).setdefault("row_stack", np.vstack)

@@ -15,8 +15,8 @@ from tests.suites.suite import STORE
 CUPY = ("https://github.com/cupy/cupy", "v14.2.0", ("pyproject.toml", "tests/conftest.py", "tests/cupy_tests"))
 NUMBA = ("https://github.com/NVIDIA/numba-cuda", "v0.30.4", ("numba_cuda/numba/cuda/tests",))
 
-NEEDED = ("filecheck", "cffi", "pycparser", "psutil")
-"""What Numba's tests import beside Numba."""
+NEEDED = ("filecheck", "cffi", "pycparser", "psutil", "numpy==2.4.6")
+"""What Numba's tests import beside Numba, and the newest NumPy that has all that Numba-CUDA asks for."""
 
 
 def main() -> int:
@@ -32,16 +32,16 @@ def main() -> int:
     (STORE / ".gitignore").write_text("*\n")
     gather(arguments.cupy, arguments.cupy_revision, CUPY[2], STORE / "cupy")
     gather(arguments.numba, arguments.numba_revision, NUMBA[2], STORE / "numba", strip="numba_cuda/numba/cuda/")
-    gather_packages(STORE / "site", arguments.python)
+    gather_packages(STORE / "wheels", arguments.python)
     return 0
 
 
 def gather_packages(folder: Path, python: str) -> None:
-    """Put the packages that the suites need into a folder."""
-    command = [sys.executable, "-m", "pip", "install", "--quiet", "--upgrade", "--target", str(folder), "--no-deps"]
-    command += ["--no-compile", "--only-binary=:all:", f"--python-version={python}", "--implementation=cp"]
-    command += [f"--platform={name}" for name in ("manylinux_2_28_x86_64", "manylinux_2_17_x86_64", "any")]
-    subprocess.run([*command, "--platform=manylinux2014_x86_64", *NEEDED], check=True)
+    """Put the wheels of packages that the suites need into a folder."""
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--dest", str(folder), "--no-deps"]
+    command += ["--only-binary=:all:", f"--python-version={python}", "--implementation=cp"]
+    command += [f"--platform=manylinux_2_{minor}_x86_64" for minor in (28, 27, 24, 17)]
+    subprocess.run([*command, "--platform=manylinux2014_x86_64", "--platform=any", *NEEDED], check=True)
 
 
 def gather(repository: str, revision: str, paths: tuple[str, ...], folder: Path, strip: str = "") -> None:

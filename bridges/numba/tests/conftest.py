@@ -45,6 +45,6 @@ def make_manager(driver, sim):
         manager.initialize()
         return manager
 
-    AllotmentNumbaManager.delivery = al.Delivery("numba")
+    AllotmentNumbaManager.draw_from(al.Delivery("numba"))
     yield make
     AllotmentNumbaManager.delivery = None

@@ -23,7 +23,6 @@ class WarpStream:
 
     def __init__(self, device, stream=None):
         self.device, self.stream = device, stream
-        self.cached_event = None
 
     @property
     def cuda_stream(self):
@@ -31,9 +30,6 @@ class WarpStream:
 
     def __cuda_stream__(self):
         return 0, self.cuda_stream or 0
-
-    def record_event(self, event):
-        self.device.marks += 1
 
 
 class WarpDevice:
@@ -43,17 +39,12 @@ class WarpDevice:
         self.simulated, self.ordinal = simulated, ordinal
         self.is_primary = True
         self.captures = {}
-        self.marks = 0
         self.null_stream = WarpStream(self)
         self.stream = WarpStream(self, al.Stream(f"cuda:{ordinal}"))
         self.current_allocator = WarpPool()
 
     def __str__(self):
         return f"cuda:{self.ordinal}"
-
-    @property
-    def is_capturing(self):
-        return self.captures
 
 
 class WarpPool:

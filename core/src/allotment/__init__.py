@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     )
     from allotment.configuration import (
         configure as configure,
+        plugin_options as plugin_options,
     )
     from allotment.copying import (
         array as array,
@@ -300,7 +301,7 @@ _HOMES = {
     """,
     "bridges": "Bridge BridgeState BridgeStatus Delivery install status uninstall",
     "capture": "CaptureMode Graph ScopedCapture capture_begin capture_end capture_launch",
-    "configuration": "configure",
+    "configuration": "configure plugin_options",
     "copying": "array clone copy",
     "device": """
         Device ScopedDevice get_cuda_device get_cuda_device_count get_cuda_devices get_device get_devices

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from threading import RLock, get_ident
+from threading import get_ident
 from typing import TYPE_CHECKING, Any, Final
 
+from allotment import _beside_captures
+from allotment._beside_captures import BesideCaptures
+from allotment._locks import RenewedLock
+from allotment._twins import preferred
 from allotment.errors import CaptureError, PlatformError
-from allotment.platform import CaptureMode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -24,6 +27,11 @@ _NULL_STREAMS: Final = (0, 1)
 class Captures:
     """The captures under way. All devices of a platform share one such object.
 
+    Parameters
+    ----------
+    platform
+        The platform.
+
     Attributes
     ----------
     on_devices
@@ -34,10 +42,12 @@ class Captures:
         Held while they change.
     """
 
-    __slots__ = ("_postponed", "lock", "on_devices", "on_host")
+    __slots__ = ("_beside", "_platform", "_postponed", "lock", "on_devices", "on_host")
 
-    def __init__(self) -> None:
-        self.lock = RLock()  # reentrant: a collection may free within a free
+    def __init__(self, platform: Platform) -> None:
+        self._platform = platform
+        self._beside: BesideCaptures | None = None
+        self.lock = RenewedLock()  # reentrant: a collection may free within a free
         self._postponed: list[Callable[[], object]] = []
         self.on_devices: tuple[Capture, ...] = ()
         self.on_host: tuple[Capture, ...] = ()
@@ -52,7 +62,7 @@ class Captures:
 
     def enter(self, capture: Capture) -> None:
         """Note a capture that begins."""
-        with self.lock:
+        with self.lock():
             if capture.stream is None:
                 self.on_host = (capture, *self.on_host)
             else:
@@ -60,7 +70,7 @@ class Captures:
 
     def leave(self, capture: Capture) -> list[Callable[[], object]]:
         """Note that a capture has ended; return what was postponed, if nothing is in its way any more."""
-        with self.lock:
+        with self.lock():
             self.on_host = tuple(other for other in self.on_host if other is not capture)
             self.on_devices = tuple(other for other in self.on_devices if other is not capture)
             if self.on_devices:
@@ -70,12 +80,11 @@ class Captures:
 
     def forget_devices(self) -> None:
         """Forget the captures of CUDA devices: they belong to the parent of this process."""
-        self.lock = RLock()
         self._postponed, self.on_devices = [], ()
 
     def postpone(self, work: Callable[[], object]) -> None:
         """Do something when no device is captured any more: at once, if none is."""
-        with self.lock:
+        with self.lock():
             if self.on_devices:
                 self._postponed.append(work)
                 return
@@ -160,19 +169,35 @@ class Captures:
 
     def relaxed(self, call: Callable[..., Any], *arguments: object) -> Any:
         """Make a call that has nothing to do with captured work, as CUDA allows it in every mode."""
-        under_way = self.on_devices
-        if not under_way:
-            return call(*arguments)
-        return in_relaxed_mode(under_way[0].device.platform, call, *arguments)
+        return self.beside.call(call, *arguments) if self.on_devices else call(*arguments)
+
+    @property
+    def beside(self) -> BesideCaptures:
+        """What is asked of captures, and done beside them, also of those that nobody tells of."""
+        if self._beside is None:
+            self._beside = _beside_captures_on(self._platform)
+        return self._beside
 
 
-def in_relaxed_mode(platform: Platform, call: Callable[..., Any], *arguments: object) -> Any:
-    """Make a call which ends no capture of this thread's, whoever began it."""
-    before = platform.exchange_capture_mode(CaptureMode.RELAXED)
+_DRIVER_FUNCTIONS: Final = (
+    "cuThreadExchangeStreamCaptureMode",
+    "cuStreamIsCapturing",
+    "cuCtxGetDevice",
+    "cuEventRecord",
+)
+"""What the compiled twin of `BesideCaptures` calls, in the order in which it takes the addresses."""
+
+
+def _beside_captures_on(platform: Platform) -> BesideCaptures:
+    in_python, twin = BesideCaptures(platform), preferred(_beside_captures)
+    if twin is _beside_captures:
+        return in_python
     try:
-        return call(*arguments)
-    finally:
-        platform.exchange_capture_mode(before)
+        addresses = [platform.driver_entry_point(name) for name in _DRIVER_FUNCTIONS]
+    except PlatformError:
+        return in_python
+    compiled: BesideCaptures = twin.BesideCaptures(in_python, *addresses) if all(addresses) else in_python
+    return compiled
 
 
 def _how_to_allocate(device: Device) -> str:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from functools import partial
-from threading import RLock
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from allotment._allocator_scopes import is_pooling
+from allotment._locks import RenewedLock
 from allotment.errors import PlatformError
 from allotment.memory_kind import MemoryKind
 from allotment.platform import PoolAccess
@@ -44,7 +44,7 @@ class Grants:
 
     def __init__(self) -> None:
         self.version = 0
-        self._lock = RLock()
+        self._lock = RenewedLock()
         self._peer_access: dict[Pair, bool] = {}
         self._granted_peers: set[Pair] = set()
         self._followers: dict[Device, list[SupportsPeers]] = {}
@@ -60,7 +60,7 @@ class Grants:
 
         If an allocator refuses, all is as it was before.
         """
-        with self._lock, ExitStack() as undo:
+        with self._lock(), ExitStack() as undo:
             changes = [partial(_change_peer_access, pair)]
             if (pair in self._granted_peers) is not enable:
                 changes += [partial(_tell, follower, pair) for follower in self._followers.get(pair.target, ())]
@@ -73,7 +73,7 @@ class Grants:
 
     def adopt_follower(self, device: Device, allocator: SupportsPeers) -> None:
         """Note an allocator whose memory follows peer access; what was enabled on the device holds for it too."""
-        with self._lock:
+        with self._lock():
             for pair in tuple(self._granted_peers):
                 if pair.target is device:
                     device.captures.relaxed(partial(_tell, allocator, pair, enable=True))
@@ -88,7 +88,7 @@ class Grants:
             return self._peer_access.get(pair)
         if not (target.has_context and peer.has_context):
             return False  # enabling would have opened both contexts
-        with self._lock:
+        with self._lock():
             return self._note(self._peer_access, pair, self._observe_peer_access(pair))
 
     def _observe_peer_access(self, pair: Pair) -> bool:
@@ -116,7 +116,7 @@ class Grants:
 
     def adopt_pool(self, device: Device, pool: int) -> None:
         """Note a pool that Allotment draws from on a device; what was granted on the device holds for it too."""
-        with self._lock:
+        with self._lock():
             self._pools.setdefault(device, []).append(pool)
             for pair in self._granted_pools:
                 if pair.target is device:
@@ -129,7 +129,7 @@ class Grants:
         """Let the peer touch memory of all pools that Allotment draws from on the target, or not."""
         target, peer = pair
         access = PoolAccess.READ_WRITE if enable else PoolAccess.NONE
-        with self._lock:
+        with self._lock():
             for pool in self._pools.get(target, ()):
                 target.platform.set_pool_access(pool, peer.ordinal, access)
                 self._note(self._pool_access, (pool, peer), enable)
@@ -151,7 +151,7 @@ class Grants:
             return True
         if peer.is_capturing or target.is_capturing:
             return self._pool_access.get((pool, peer))
-        with self._lock:
+        with self._lock():
             answer = target.platform.pool_access(pool, peer.ordinal) is PoolAccess.READ_WRITE
             return self._note(self._pool_access, (pool, peer), answer)
 

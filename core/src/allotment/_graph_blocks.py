@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
-from threading import RLock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from allotment._locks import RenewedLock
 from allotment.errors import CaptureError
 from allotment.memory_kind import MemoryKind
 
@@ -104,7 +104,7 @@ class GraphBlocks:
     """
 
     settle: Callable[[], object]
-    _lock: Any = field(default_factory=RLock)  # reentrant: dropping a graph drops arrays
+    _lock: RenewedLock = field(default_factory=RenewedLock)  # reentrant: dropping a graph drops arrays
     _blocks: dict[int, GraphBlock] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
@@ -116,12 +116,12 @@ class GraphBlocks:
 
     def add(self, block: GraphBlock) -> None:
         """Note a new block."""
-        with self._lock:
+        with self._lock():
             self._blocks[block.ptr] = block
 
     def forget(self, block: GraphBlock) -> None:
         """Forget a block: there is nothing left to free."""
-        with self._lock:
+        with self._lock():
             if self._blocks.get(block.ptr) is block:
                 del self._blocks[block.ptr]
             if self._blocks:
@@ -130,7 +130,7 @@ class GraphBlocks:
 
     def drop_array(self, block: GraphBlock) -> None:
         """Free the block of an array that is gone, unless a graph owns it."""
-        with self._lock:
+        with self._lock():
             block.is_held = False
             is_unused = not block.is_owned
         if is_unused:
@@ -139,7 +139,7 @@ class GraphBlocks:
     def drop_graph(self, blocks: Iterable[GraphBlock]) -> None:
         """Free the blocks of a graph that is gone, but for those that an array holds."""
         unused = []
-        with self._lock:
+        with self._lock():
             for block in blocks:
                 block.is_owned = False
                 if not block.is_mapped and not (block.is_external and block.is_held):

@@ -8,8 +8,8 @@ import sys
 from enum import Enum
 from threading import RLock
 from types import MethodType
-from typing import TYPE_CHECKING, Final
-from weakref import WeakMethod
+from typing import TYPE_CHECKING, Final, Protocol
+from weakref import WeakMethod, WeakSet
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,6 +25,13 @@ class ProcessState(Enum):
     """This is a child of a process that had something registered here: its GPU state is not ours to use."""
 
 
+class Renewed(Protocol):
+    """What a child must have anew."""
+
+    def renew(self) -> None:
+        """Begin anew in a child."""
+
+
 class Lifecycle:
     """Callbacks for the end of a process and for the birth of its children.
 
@@ -35,10 +42,11 @@ class Lifecycle:
     def __init__(self) -> None:
         self.state = ProcessState.RUNNING
         self._lock = RLock()
-        self._installed = False
+        self._is_watching_end = self._is_watching_forks = False
         self._at_shutdown: list[Callable[[], Callable[[], None] | None]] = []
         self._in_child: list[Callable[[], Callable[[], None] | None]] = []
         self._renewals: list[Callable[[], Callable[[], None] | None]] = []
+        self._renewed: WeakSet[Renewed] = WeakSet()
 
     def on_shutdown(self, callback: Callable[[], None]) -> None:
         """Register what is called once when the interpreter begins to exit."""
@@ -49,8 +57,18 @@ class Lifecycle:
         self._register(self._in_child, callback)
 
     def on_renewal_in_child(self, callback: Callable[[], None]) -> None:
-        """Register what a child must have anew, such as a lock: called first; the child may use a GPU."""
+        """Register what gives a child anew what it must have so: called first; the child may use a GPU."""
         self._register(self._renewals, callback)
+
+    def renew_in_child(self, renewed: Renewed) -> None:
+        """Register what begins anew before anything is called, such as a lock; there may be any number.
+
+        The end of the process is not watched for that. Locks are used before the platform is, and what is registered
+        first for the end of an interpreter comes last: libraries of the platform would end before Allotment does.
+        """
+        with self._lock:
+            self._watch_forks()
+            self._renewed.add(renewed)
 
     def shut_down(self) -> None:
         """Enter `ProcessState.SHUTTING_DOWN` and run the callbacks, the last one registered first."""
@@ -60,6 +78,8 @@ class Lifecycle:
     def enter_child(self) -> None:
         """Enter `ProcessState.FORKED` if anything is registered for it, and run that, the last one registered first."""
         self._lock = RLock()  # another thread of the parent may have held it
+        for renewed in self._renewed:
+            _run_safely(renewed.renew)
         _run(self._renewals)
         if any(reference() is not None for reference in self._in_child):
             self.state = ProcessState.FORKED
@@ -67,15 +87,21 @@ class Lifecycle:
 
     def _register(self, callbacks: list[Callable[[], Callable[[], None] | None]], callback: Callable[[], None]) -> None:
         with self._lock:
-            self._install()
+            self._watch_end()
+            self._watch_forks()
             callbacks[:] = [reference for reference in callbacks if reference() is not None]
             callbacks.append(_reference_to(callback))
 
-    def _install(self) -> None:
-        if self._installed:
+    def _watch_end(self) -> None:
+        if self._is_watching_end:
             return
-        self._installed = True
+        self._is_watching_end = True
         atexit.register(self.shut_down)
+
+    def _watch_forks(self) -> None:
+        if self._is_watching_forks:
+            return
+        self._is_watching_forks = True
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self.enter_child)
 
@@ -105,6 +131,7 @@ _lifecycle: Final = Lifecycle()
 on_shutdown: Final = _lifecycle.on_shutdown
 on_fork_in_child: Final = _lifecycle.on_fork_in_child
 on_renewal_in_child: Final = _lifecycle.on_renewal_in_child
+renew_in_child: Final = _lifecycle.renew_in_child
 
 
 def state() -> ProcessState:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import platform as python_platform
 from dataclasses import dataclass
 from importlib import import_module
-from threading import RLock
 from typing import TYPE_CHECKING, Any, Final, cast
 from weakref import WeakSet, WeakValueDictionary
 
@@ -13,6 +12,7 @@ from allotment import _process, configuration
 from allotment import platform as platforms
 from allotment._captures import Captures
 from allotment._grants import Grants, reaches_built_in_memory
+from allotment._locks import RenewedLock
 from allotment._scope import ScopeStack
 from allotment.errors import DeviceNotFoundError, ForkedProcessError, ShuttingDownError, UnsupportedError
 from allotment.memory_kind import MemoryKind
@@ -281,7 +281,7 @@ class DeviceRegistry:
         self.platform = platform
         self.serves = platform
         """The platform, also after the devices were retired."""
-        self.captures = Captures()
+        self.captures = Captures(platform)
         self.cpu = Device(platform, HOST_LOCATION, self)
         self.cuda = tuple(Device(platform, ordinal, self) for ordinal in range(platform.device_count()))
         self.by_alias = {device.alias: device for device in self}
@@ -356,7 +356,7 @@ class _RetiredPlatform:
         raise self._error()
 
 
-_lock = RLock()
+_lock = RenewedLock()
 _registry: DeviceRegistry | None = None
 _registries: WeakSet[DeviceRegistry] = WeakSet()
 """All registries with live devices: arrays may outlive the platform's time in force."""
@@ -382,7 +382,7 @@ def device_registry() -> DeviceRegistry:
     platform = platforms.current()
     registry = _registry
     if registry is None or registry.serves is not platform:
-        with _lock:
+        with _lock():
             registry = _registry
             if registry is None or registry.serves is not platform:
                 found = _known_registry(platform)

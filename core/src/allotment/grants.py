@@ -15,11 +15,11 @@ from contextlib import contextmanager
 from ctypes import addressof, c_char
 from dataclasses import dataclass
 from functools import partial
-from threading import RLock
 from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
 
 from allotment._grants import Pair, grants_of, on_device
+from allotment._locks import RenewedLock
 from allotment.device import find_device
 from allotment.errors import PlatformError, UnsupportedError
 
@@ -67,7 +67,7 @@ class _Entry:
 
 _entered: WeakKeyDictionary[Device, dict[tuple[type[_ScopedGrant], Device], list[_Entry]]] = WeakKeyDictionary()
 """The scopes that are entered, innermost last, by target, kind and peer."""
-_entered_lock: Final = RLock()
+_entered_lock: Final = RenewedLock()
 
 
 class _ScopedGrant:
@@ -87,7 +87,7 @@ class _ScopedGrant:
         return _entered.setdefault(pair.target, {}).setdefault((type(self), pair.peer), [])
 
     def __enter__(self) -> None:
-        with _entered_lock:
+        with _entered_lock():
             pair = _pair(self.target, self.peer)
             before = self._is_enabled(pair)
             self._set_enabled(pair, enable=self.enable)
@@ -97,7 +97,7 @@ class _ScopedGrant:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        with _entered_lock:
+        with _entered_lock():
             pair = self._pairs.pop()
             entries = self._entries(pair)
             index = max(index for index, entry in enumerate(entries) if entry.scope is self)

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 from secrets import token_bytes
 from struct import Struct
-from threading import RLock
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from allotment import _process
 from allotment._foreign_memory import report_lost_block
 from allotment._grants import on_device
+from allotment._locks import RenewedLock
 from allotment.allocator import IpcKind
 from allotment.device import find_device
 from allotment.errors import PlatformError, UnsupportedError
@@ -78,12 +78,12 @@ class _Exchange:
 
     def __init__(self) -> None:
         self.token = token_bytes(8)
-        self._lock = RLock()
+        self._lock = RenewedLock()
         self._mappings: WeakValueDictionary[tuple[Device, bytes], _Mapping] = WeakValueDictionary()
 
     def open(self, handle: bytes, device: Device) -> _Mapping:
         """Return the memory of a handle, which is mapped once however often it is asked for."""
-        with self._lock:
+        with self._lock():
             found = self._mappings.get((device, handle))
             if found is None:
                 found = self._mappings[device, handle] = _map(handle, device)

@@ -119,7 +119,7 @@ class ScopedMeasurement:
     @property
     def result(self) -> Measurement:
         """All figures, as they are now: those of the scope once it is left."""
-        with meter.lock:
+        with meter.lock():
             total = _figures(self._scope.total)
             devices = {alias: _figures(count) for alias, count in self._scope.devices.copy().items()}
         counts = {alias: MemoryCount(**figures) for alias, figures in devices.items()}

@@ -7,13 +7,13 @@ when it is first needed and kept on the device until a setting changes, so an al
 
 from __future__ import annotations
 
-from threading import RLock
 from typing import TYPE_CHECKING, Any, Self, TypeAlias, cast
 
 from allotment import configuration
 from allotment import registry as registries
 from allotment._allocator_scopes import AllocatorScope, allocator_scopes, is_pooling
 from allotment._grants import grants_of
+from allotment._locks import RenewedLock
 from allotment.allocator import Allocator, SupportsClose, SupportsPeers, SupportsPool
 from allotment.configuration import BUILT_IN
 from allotment.device import Device, device_registry, find_device
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 AllocatorLike: TypeAlias = Allocator | AccountedAllocator | str | None
 """What names an allocator: an object with the two methods, a name, or ``None`` for the built-in one."""
 
-_lock = RLock()
+_lock = RenewedLock()
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -60,7 +60,7 @@ def pinned_allocator(device: Device) -> AccountedAllocator:
 
 
 def _choose(device: Device) -> AccountedAllocator:
-    with _lock:
+    with _lock():
         device.chosen = device.setting or _configured(device)
         device.supply = device.chosen or _built_in(device, pooling=device.is_mempool_enabled)
         return device.supply
@@ -78,7 +78,7 @@ def _choose_in_scopes(device: Device, scopes: list[AllocatorScope]) -> Accounted
 
 
 def _choose_pinned(device: Device) -> AccountedAllocator:
-    with _lock:
+    with _lock():
         device.pinned_supply = named_allocator(BUILT_IN.pinned, device)
         return device.pinned_supply
 
@@ -94,7 +94,7 @@ def _built_in(device: Device, *, pooling: bool) -> AccountedAllocator:
     name = BUILT_IN.host if device.is_cpu else BUILT_IN.pool if pooling else BUILT_IN.plain
     found = device.built_in.get(name)
     if found is None:
-        with _lock:
+        with _lock():
             found = device.built_in[name] = _first_installed(name, device)
     return found
 
@@ -138,7 +138,7 @@ def named_allocator(name: str, device: Device, layers: LayersLike = None, **give
     options = configuration.current().options_for(plugin.name, plugin.options_type, **given)
     requests = layers_before(device, layers)
     key = (plugin.record.key, options, requests)
-    with _lock:
+    with _lock():
         if found := device.named_accounts.get(key):
             return found
         if device.is_cuda and not plugin.traits_for(options).capturable:
@@ -230,7 +230,7 @@ def account_of(allocator: Allocator | AccountedAllocator, device: Device) -> Acc
         if allocator.device is device:
             return allocator
         allocator = allocator.allocator
-    with _lock:
+    with _lock():
         if found := device.accounts.get(id(allocator)):
             return found
         registries.check_instance(allocator)

@@ -236,3 +236,38 @@ def test_a_free_of_other_memory_does_not_end_a_capture_that_nobody_told_us_of(si
     sim.end_capture(stream.handle, 0)
 
     assert statistics(name).current == 0
+
+
+def marks(sim):
+    return [call.arguments["stream"] for call in sim.calls if call.name == "record_event"]
+
+
+@pytest.mark.parametrize(("name", "expected"), [("mempool", [0]), ("caching", [0]), ("default", []), ("managed", [])])
+def test_memory_of_a_library_that_does_not_tell_its_streams_goes_back_after_all_work(sim, name, expected):
+    delivery = al.Delivery("library", name)
+    delivery.tells_streams = False
+    delivery.release(delivery.allocate(0, 100, 0))
+
+    assert (marks(sim), statistics(name).current) == (expected, 0)
+
+
+def test_such_memory_waits_for_a_capture_that_a_mark_on_the_null_stream_would_end(sim, captured):
+    delivery, stream, other = al.Delivery("library", "mempool"), al.Stream("cuda:0"), al.Stream("cuda:0")
+    delivery.tells_streams = False
+    ptr = delivery.allocate(0, 100, other.handle)
+    with captured(stream):
+        delivery.release(ptr)
+        assert (marks(sim), statistics().current) == ([], 100)
+    delivery.give_back_kept()
+
+    assert (marks(sim), statistics().current) == ([0], 0)
+
+
+def test_such_memory_goes_back_in_a_capture_of_ours_without_a_mark(sim):
+    delivery, stream = al.Delivery("library", "mempool"), al.Stream("cuda:0", non_blocking=True)
+    delivery.tells_streams = False
+    ptr = delivery.allocate(0, 100, 0)
+    with al.ScopedCapture(stream=stream):
+        delivery.release(ptr)
+
+    assert (marks(sim), statistics().current) == ([], 0)

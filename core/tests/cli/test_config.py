@@ -1,5 +1,7 @@
 import pytest
 
+from allotment import configuration
+
 
 @pytest.fixture
 def project(empty_folder):
@@ -75,6 +77,82 @@ def test_an_option_that_the_allocator_does_not_have_is_told(run_json, project, p
     document = run_json("config", "show", exit_code=1)
 
     assert "size" in outcome(document, f"allocators.{plain}")["error"]
+
+
+MAILER = """
+from dataclasses import dataclass
+import allotment as al
+
+@dataclass(frozen=True)
+class MailerOptions:
+    recipient: str = "nobody"
+
+class Mailer:
+    Options = MailerOptions
+
+    def allotment_register_commands(self, app):
+        @app.command()
+        def recipient():
+            print(al.plugin_options("leak-mailer", MailerOptions).recipient)
+"""
+
+
+@pytest.fixture
+def mailer(install):
+    install("leak-mailer", MAILER, "Mailer", group="allotment.observers")
+
+
+def test_an_option_of_a_plugin_has_its_value_and_origin_and_what_came_of_it(run_json, project, mailer):
+    path = project('[plugins.leak-mailer]\nrecipient = "a@b"\n')
+    document = run_json("config", "show")
+    found = setting(document, "plugins.leak-mailer.recipient")
+
+    assert (found["value"], found["origin"]) == ("a@b", {"kind": "project file", "place": str(path)})
+    assert outcome(document, "plugins.leak-mailer")["got"] == "recipient = a@b"
+
+
+def test_an_option_of_a_plugin_can_be_a_variable(run, run_json, project, mailer):
+    project('[plugins.leak-mailer]\nrecipient = "a@b"\n')
+    environment = {"ALLOTMENT_PLUGINS__LEAK_MAILER__RECIPIENT": "c@d"}
+
+    assert outcome(run_json("config", "show", **environment), "plugins.leak-mailer")["got"] == "recipient = c@d"
+
+
+def test_a_plugin_s_command_reads_the_plugin_s_options(run, project, mailer):
+    path = project('[plugins.leak-mailer]\nrecipient = "a@b"\n')
+    assert run("recipient").stdout == "a@b\n"
+
+    project("[plugins.leak-mailer]\nrecipent = 1\n")
+    configuration.reset()
+    assert run("recipient").stderr.startswith(f"error: {path}: plugins.leak-mailer.recipent: unknown key.")
+
+
+def test_an_option_that_a_plugin_does_not_have_is_told(run_json, project, mailer):
+    project("[plugins.leak-mailer]\nrecipent = 1\n")
+    document = run_json("config", "show", exit_code=1)
+
+    assert "Did you mean 'recipient'?" in outcome(document, "plugins.leak-mailer")["error"]
+
+
+def test_the_table_of_a_plugin_that_is_not_there_is_told(run_json, project, mailer):
+    path = project("[plugins.leek-mailer]\nrecipient = 1\n")
+    document = run_json("config", "show", exit_code=1)
+
+    assert outcome(document, "plugins.leek-mailer")["error"].startswith(f"{path}: plugins.leek-mailer: no plugin")
+
+
+def test_the_table_of_a_plugin_that_is_switched_off_is_no_error(run_json, project, mailer):
+    project('[plugins]\ndeny = ["leak-mailer"]\n[plugins.leak-mailer]\nrecipient = "a@b"\n')
+
+    assert outcome(run_json("config", "show"), "plugins.leak-mailer")["got"] == "nothing: the deny list names it"
+
+
+def test_the_table_of_a_plugin_that_cannot_be_loaded_has_exit_code_1(run_json, project, install):
+    install("leak-mailer", "raise RuntimeError('no mail')", "Mailer", group="allotment.observers")
+    project('[plugins.leak-mailer]\nrecipient = "a@b"\n')
+    document = run_json("config", "show", exit_code=1)
+
+    assert outcome(document, "plugins.leak-mailer")["error"] == "RuntimeError: no mail"
 
 
 def test_a_device_that_is_not_here_is_told(run_json, project):

@@ -146,6 +146,26 @@ def test_options_given_by_a_call_are_the_strongest(configuration):
     assert given == PoolOptions(release_threshold=MemoryAmount(fraction=0.25), allocator="z")
 
 
+def test_options_of_a_plugin_are_merged_from_all_places_and_known_with_their_origin(workplace):
+    path = workplace.write("[plugins.leak_mailer]\nrelease_threshold = '1 GiB'\nallocator = 'y'")
+    workplace.environment["ALLOTMENT_PLUGINS__LEAK_MAILER__RELEASE_THRESHOLD"] = "0.5"
+    configuration = workplace.configuration()
+    setting = configuration.value("plugins.leak-mailer.release_threshold")
+
+    assert configuration.plugin_options("Leak_Mailer", PoolOptions) == PoolOptions(
+        release_threshold=MemoryAmount(fraction=0.5), allocator="y"
+    )
+    assert (setting.origin.place, setting.value) == ("ALLOTMENT_PLUGINS__LEAK_MAILER__RELEASE_THRESHOLD", "0.5")
+    assert [weaker.origin.place for weaker in setting.shadowed] == [str(path)]
+    assert tuple(configuration.configured_plugins()) == ("leak-mailer",)
+
+
+def test_a_misspelt_list_of_plugins_in_a_variable_is_no_plugin(workplace):
+    workplace.environment["ALLOTMENT_PLUGINS__DENNY"] = "pinned"
+    with pytest.warns(ConfigWarning, match="Did you mean 'ALLOTMENT_PLUGINS__DENY'"):
+        assert workplace.configuration().configured_plugins() == {}
+
+
 def test_a_misspelt_option_in_a_call_names_the_call(configuration):
     with pytest.raises(ConfigError, match=r"^call at .*: allocators\.mempool\.release_treshold: unknown key"):
         configuration.options_for("mempool", PoolOptions, release_treshold=0.5)

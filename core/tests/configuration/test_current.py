@@ -1,6 +1,8 @@
+from dataclasses import dataclass
+
 import pytest
 
-from allotment.configuration import Configuration, configure, current, reset, subscribe, use
+from allotment.configuration import Configuration, configure, current, plugin_options, reset, subscribe, use
 from allotment.errors import ConfigError
 
 
@@ -19,6 +21,16 @@ def test_configure_changes_the_configuration_in_force():
 def test_configure_names_the_caller():
     configure(quiet=True)
     assert f"configure() at {__file__}:" in current().value("quiet").origin.place
+
+
+def test_a_plugin_reads_its_options_as_they_are_at_that_moment():
+    @dataclass(frozen=True)
+    class MailerOptions:
+        recipient: str = "nobody"
+
+    assert plugin_options("leak-mailer", MailerOptions) == MailerOptions()
+    configure(plugins={"leak-mailer": {"recipient": "a@b"}})
+    assert plugin_options("leak_mailer", MailerOptions) == MailerOptions("a@b")
 
 
 def test_a_misspelt_key_of_configure_is_refused_with_the_nearest():

@@ -42,6 +42,20 @@ def test_names_of_allocators_are_normalised():
     assert said({"allocators": {"Torch_Caching": {"x": 1}}}) == {"allocators.torch-caching.x": 1}
 
 
+def test_options_of_plugins_stand_beside_the_lists_of_plugins():
+    table = {"plugins": {"deny": ["x"], "Leak_Mailer": {"recipient": "a@b", "smtp": {"port": 25}}}}
+    assert said(table) == {
+        "plugins.deny": ("x",),
+        "plugins.leak-mailer.recipient": "a@b",
+        "plugins.leak-mailer.smtp": {"port": 25},
+    }
+
+
+@pytest.mark.parametrize(("name", "problem"), [("Allow", "unknown key"), ("deny", "expected a list"), (" ", "a name")])
+def test_a_table_that_cannot_be_a_plugin_s_is_refused(name, problem):
+    assert problem in refusal({"plugins": {name: {"x": 1}}})
+
+
 def test_a_layer_is_a_name_or_a_table_of_its_name():
     layers = ["Track", {"limit": "60 GiB"}, "limit = 60 GiB", {"fault": {"at": 3}}]
 
@@ -117,6 +131,7 @@ def test_none_withdraws_a_key_and_what_is_below_it():
     parsed = parse({"allocator": None, "devices": None, "allocators": {"a_b": None}, "plugins": {"allow": None}}, FILE)
     assert parsed.settings == {}
     assert parsed.withdrawn == {("allocator",), ("devices",), ("allocators", "a-b"), ("plugins", "allow")}
+    assert parse({"plugins": {"c_d": None}}, FILE).withdrawn == {("plugins", "c-d")}
 
 
 def test_none_is_a_value_of_an_option():
@@ -145,6 +160,11 @@ def test_flat_settings_become_typed_values():
     assert values.devices["cuda:1"].allocator == "a"
     assert values.plugins == PluginValues(deny=("b",))
     assert values.platform == "auto"
+
+
+def test_options_of_plugins_do_not_hinder_typed_values():
+    values = assemble(parse({"plugins": {"deny": ["b"], "leak-mailer": {"recipient": "a@b"}}}, FILE).settings)
+    assert values.plugins == PluginValues(deny=("b",))
 
 
 def test_values_cannot_be_changed_in_place():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -814,11 +815,57 @@ def test_an_account_that_is_retired_is_not_direct(caching):
     assert not caching.is_direct
 
 
-def test_a_stream_in_force_needs_no_scope_of_its_own(sim):
+# Memory for a stream that is named
+
+
+@pytest.mark.parametrize("in_force", [True, False])
+def test_memory_for_a_stream_needs_no_scope(sim, in_force):
     mempool, stream, scopes = al.get_allocator("mempool", "cuda:0"), al.Stream("cuda:0"), []
     stream_scope_stack.clear()
-    al.set_stream(stream)
-    mempool.interpose(lambda size, stream: scopes.append(stream_scope_stack.get()) or 4096, lambda *_: None)
+    if in_force:
+        al.set_stream(stream)
+    mempool.interpose(lambda size, stream: scopes.append((stream, stream_scope_stack.get())) or 4096, lambda *_: None)
     mempool.allocate_on(100, stream)
 
-    assert scopes == [()]
+    assert scopes == [(stream, ())]
+
+
+def test_memory_for_a_stream_is_of_the_pool_in_its_order(sim):
+    mempool, stream = al.get_allocator("mempool", "cuda:0"), al.Stream("cuda:0")
+    mempool.deallocate(mempool.allocate_on(100, stream), 100)
+    streams = [call.arguments["stream"] for call in sim.calls if call.name in ("malloc_from_pool", "free_async")]
+
+    assert streams == [stream.handle, stream.handle]
+
+
+@pytest.mark.parametrize("between", [nullcontext, al.measure])
+@pytest.mark.parametrize("name", ["default", "mempool", "caching", "managed"])
+def test_memory_for_a_stream_is_on_the_books(sim, name, between):
+    account, stream = al.get_allocator(name, "cuda:0"), al.Stream("cuda:0")
+    with between():
+        ptr = account.allocate_on(100, stream)
+        assert account.blocks() == [(ptr, 100)]
+    account.deallocate(ptr, 100)
+
+    assert account.statistics().current == 0
+
+
+@pytest.mark.parametrize("name", ["default", "mempool", "caching"])
+def test_odd_sizes_for_a_stream_mean_what_they_do_without_one(sim, name):
+    account, stream = al.get_allocator(name, "cuda:0"), al.Stream("cuda:0")
+    assert account.allocate_on(0, stream) == 0
+    ptr = account.allocate_on(np.int64(100), stream)
+    assert account.blocks() == [(ptr, 100)]
+    account.deallocate(ptr, 100)
+    for size, error in ((True, TypeError), (1.5, TypeError), (-1, ValueError), (2**62, al.OutOfMemoryError)):
+        with pytest.raises(error):
+            account.allocate_on(size, stream)
+
+    assert account.statistics().failed_allocations == 1
+
+
+def test_memory_for_a_stream_is_refused_after_shutdown_began(caching):
+    stream = al.Stream("cuda:0")
+    caching.retire(al.ShuttingDownError)
+    with pytest.raises(al.ShuttingDownError):
+        caching.allocate_on(100, stream)

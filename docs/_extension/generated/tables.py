@@ -12,7 +12,7 @@ from textwrap import wrap
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin, get_type_hints
 
 from allotment import errors as error_module
-from allotment.configuration import PRECEDENCE, Values
+from allotment.configuration import PRECEDENCE, PluginValues, Values
 from allotment.platform.simulated import load_profile, profile_names
 from allotment.units import format_bytes
 from generated.docstring import attribute_docstrings, entries, summary
@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 Error = type[BaseException]
 MESSAGES = Path(__file__).parents[3] / "core" / "tests" / "test_errors.py"
 """Where every error's text is stated, and held to it."""
+
+
+PLUGIN_OPTIONS = "The options of plugins that are no allocators, by name, as they were written."
+"""What stands beside the keys of a table, and so is no field whose docstring could say it."""
 
 
 # Precedence
@@ -62,6 +66,8 @@ def _keys(prefix: tuple[str, ...], schema: type) -> Iterator[tuple[str, str, str
             yield from _keys((*key, placeholder), below)
         else:
             yield f"{'.'.join(key)}.{placeholder}.<option>", "any", "", texts[field.name]
+    if schema is PluginValues:
+        yield "plugins.<plugin>.<option>", "any", "", PLUGIN_OPTIONS
 
 
 def type_name(hint: Any) -> str:

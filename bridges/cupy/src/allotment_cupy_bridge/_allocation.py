@@ -15,7 +15,7 @@ from allotment_cupy_bridge._block import Block
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from allotment import Delivery, Stream
+    from allotment import Delivery
 
 _clients: Final[WeakKeyDictionary[AccountedAllocator, CClient | None]] = WeakKeyDictionary()
 """The functions in C of an allocator; ``None`` of one that has none. They serve for ever."""
@@ -45,7 +45,6 @@ class Allocation:
         self._current_device: Callable[[], int] = cupy.cuda.runtime.getDevice
         self._current_stream: Callable[[], Any] = cupy.cuda.get_current_stream
         self._is_capturing: Callable[[int], bool] = cupy.cuda.runtime.streamIsCapturing
-        delivery.is_captured = self._is_captured
         self.malloc: Callable[[int], Any] = delivery.express(
             self._malloc, self._current_device, _library.find_device_address()
         )
@@ -64,7 +63,7 @@ class Allocation:
         if account.is_direct:
             self._open_lane(account)
         stream = delivery.stream(device, current.ptr, current)
-        if self._is_captured(stream):
+        if delivery.is_captured(stream):
             return self._before(size)
         try:
             ptr = account.allocate_on(size, stream)
@@ -91,15 +90,6 @@ class Allocation:
         if self._is_capturing(handle):
             raise UnsupportedError("CuPy captures the current stream")
         return current
-
-    def _is_captured(self, stream: Stream) -> bool:
-        """Return whether CuPy captures a stream, unless Allotment knows of captures and sees to it itself."""
-        if stream.device.is_retired or stream.device.is_capturing:
-            return False
-        try:
-            return bool(self._is_capturing(stream.handle))
-        except RuntimeError:  # the null stream, while a stream is captured that keeps order with it
-            return True
 
 
 def _client_of(account: AccountedAllocator, find_owner: Callable[[int], Any]) -> CClient | None:

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
-from allotment.bridges import beside_captures
-
 if TYPE_CHECKING:
-    from allotment import AccountedAllocator, Delivery, Device, Stream
+    from allotment import AccountedAllocator, Delivery, Stream
 
 NULL_STREAM: Final = 0
 
@@ -25,6 +23,10 @@ class Block:
         """Return whether an address is inside of it."""
         return self.ptr <= address < self.ptr + self.nbytes
 
+    def give_back(self) -> None:
+        """Take it back, raising nothing."""
+        self.delivery.give_back(self.account, self.ptr, self.nbytes, self.stream)
+
 
 class Blocks:
     """The blocks that are out in one context. Each goes back once: with its pointer, or when the context is reset."""
@@ -32,7 +34,6 @@ class Blocks:
     def __init__(self) -> None:
         self._out: set[Block] = set()
         self._deferred: deque[Block] = deque()
-        self._marks: dict[Device, int] = {}
 
     def __len__(self) -> int:
         return len(self._out)
@@ -54,7 +55,7 @@ class Blocks:
         if later:
             self._deferred.append(block)
         else:
-            self._free(block)
+            block.give_back()
 
     def settle(self) -> None:
         """Take back the blocks that were deferred."""
@@ -63,7 +64,7 @@ class Blocks:
                 block = self._deferred.popleft()
             except IndexError:  # another thread took the last one
                 return
-            self._free(block)
+            block.give_back()
 
     def clear(self) -> set[AccountedAllocator]:
         """Take back all blocks, whoever still points to them; return the accounts that they are of."""
@@ -75,23 +76,5 @@ class Blocks:
             except KeyError:
                 break
             accounts.add(block.account)
-            self._free(block)
+            block.give_back()
         return accounts
-
-    def _free(self, block: Block) -> None:
-        device = block.account.device
-        is_ordered = block.account.traits.stream_ordered and not (device.is_retired or device.is_capturing)
-        if is_ordered and not block.delivery.is_captured(block.stream):
-            beside_captures(device, self._order_after_all_work, device)
-        block.delivery.give_back(block.account, block.ptr, block.nbytes, block.stream)
-
-    def _order_after_all_work(self, device: Device) -> None:
-        """Order what is queued from now on after what is queued already, on all streams that Numba makes.
-
-        Numba does not tell on which streams an array was used, and its own frees wait for the device. A command to the
-        null stream keeps order with every stream that is not a non-blocking one.
-        """
-        mark = self._marks.get(device)
-        if mark is None:
-            mark = self._marks[device] = device.platform.create_event(device.ordinal)
-        device.platform.record_event(mark, NULL_STREAM, device.ordinal)

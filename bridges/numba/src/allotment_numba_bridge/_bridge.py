@@ -77,7 +77,8 @@ class NumbaBridge:
         self._before = driver._memory_manager
         if self._before is not AllotmentNumbaManager:
             driver.set_memory_manager(AllotmentNumbaManager)
-        self._delivery = AllotmentNumbaManager.delivery = delivery
+        AllotmentNumbaManager.draw_from(delivery)
+        self._delivery = delivery
 
     def uninstall(self) -> None:
         """Let Numba allocate for itself again."""

@@ -31,10 +31,16 @@ class AllotmentNumbaManager(GetIpcHandleMixin, HostOnlyCUDAMemoryManager):  # ty
     delivery: ClassVar[Delivery | None] = None
 
     @classmethod
+    def draw_from(cls, delivery: Delivery) -> None:
+        """Let all managers draw from a delivery."""
+        delivery.tells_streams = False  # Numba's own frees wait for the device
+        cls.delivery = delivery
+
+    @classmethod
     def draw_from_configured(cls) -> None:
         """Draw from the allocator in force, unless something else was installed."""
         if cls.delivery is None:
-            cls.delivery = Delivery("numba")
+            cls.draw_from(Delivery("numba"))
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

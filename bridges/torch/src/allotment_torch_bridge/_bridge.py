@@ -61,7 +61,7 @@ class TorchBridge:
         """Return whether PyTorch is installed."""
         if find_spec("torch") is not None:
             return Availability(ok=True)
-        return Availability(ok=False, reason="PyTorch is not installed: see https://pytorch.org/get-started")
+        return Availability(ok=False, reason="PyTorch is not installed: see https://pytorch.org/get-started/locally/")
 
     def install(self, delivery: Delivery) -> None:
         """Make PyTorch draw from the delivery.

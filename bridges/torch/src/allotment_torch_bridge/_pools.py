@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import os
 from contextlib import suppress
 from functools import wraps
 from threading import Event, Thread
@@ -79,7 +80,7 @@ class Pools:
             raise
         pools._patch()
         pools._thread.start()
-        atexit.register(pools._stop)
+        atexit.register(pools._stop, os.getpid())
         return pools
 
     def uninstall(self) -> None:
@@ -174,7 +175,9 @@ class Pools:
             route.rest()
         return route.unpin()
 
-    def _stop(self) -> None:
+    def _stop(self, process: int) -> None:
+        if os.getpid() != process:
+            return  # a forked child has neither the thread nor the device, and may find locks held for ever
         self._exits.set()
         self._thread.join(1)
         self._patches.restore()

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from allotment import InvalidPointerError, MemoryKind, OutOfMemoryError
+from allotment.bridges import captured_unknown_to_us
 
 if TYPE_CHECKING:
     from allotment import AccountedAllocator, Delivery, Device, Stream
@@ -54,7 +55,7 @@ class AllotmentWarpAllocator:
         self._makers: dict[int, Any] = {}
         """What made each block; an allocator of Warp's own, of memory that belongs to a graph."""
         self._late: deque[tuple[_Ours, int, int]] = deque()
-        delivery.is_captured = _is_seen_to
+        delivery.tells_streams = False  # Warp's own pool frees in the order of the null stream
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self.device!s}: {len(self._makers)} blocks from {self._delivery.source}>"
@@ -76,7 +77,14 @@ class AllotmentWarpAllocator:
     def _is_graph_s(self) -> bool:
         """Return whether an allocation would be part of a graph that Warp, or another library, captures."""
         # Where Allotment knows of a capture, nothing is asked: a question about the null stream could end it.
-        return not self._ours.is_capturing and bool(self.device.is_capturing)
+        if self._ours.is_capturing:
+            return False
+        return bool(self.device.captures) or captured_unknown_to_us(self._stream)
+
+    @property
+    def _stream(self) -> Stream:
+        theirs = self.device.stream
+        return self._delivery.stream(self._ours, theirs.cuda_stream or 0, theirs)
 
     def allocate(self, size_in_bytes: int) -> int:
         """Return a new block for the work of Warp's current stream of the device.
@@ -93,8 +101,7 @@ class AllotmentWarpAllocator:
             return ptr
         if self._late:
             self.settle()
-        account, theirs = self._delivery.account(self._ours), self.device.stream
-        stream = self._delivery.stream(self._ours, theirs.cuda_stream or 0, theirs)
+        account, stream = self._delivery.account(self._ours), self._stream
         try:
             ptr = account.allocate_on(size_in_bytes, stream)
         except OutOfMemoryError as error:
@@ -137,20 +144,4 @@ class AllotmentWarpAllocator:
             self._free(*block)
 
     def _free(self, maker: _Ours, ptr: int, nbytes: int) -> None:
-        device = maker.account.device
-        if maker.account.traits.stream_ordered and not device.is_retired and not device.is_capturing:
-            self._order_after_all_work()
         self._delivery.give_back(maker.account, ptr, nbytes, maker.stream)
-
-    def _order_after_all_work(self) -> None:
-        """Order what is queued from now on after what is queued already, on all streams that Warp makes.
-
-        Warp's own pool frees in the order of the null stream, so that it does not matter which stream used an array.
-        """
-        null_stream = self.device.null_stream
-        null_stream.record_event(null_stream.cached_event)
-
-
-def _is_seen_to(_: Stream) -> bool:
-    """Say of each stream that it is not captured: where it may be, a block is not given back at all."""
-    return False

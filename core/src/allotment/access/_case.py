@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from allotment._grants import Pair, grants_of, on_device
+from allotment._locks import without_property_locks
 from allotment.memory_kind import MemoryKind
 
 if TYPE_CHECKING:
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from allotment.platform import PointerAttributes
 
 
+@without_property_locks
 class AccessCase:
     """A device that wants to touch memory.
 

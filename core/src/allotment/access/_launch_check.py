@@ -10,9 +10,9 @@ import sys
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
-from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from allotment._locks import RenewedLock
 from allotment.access._arguments import arrays_in
 from allotment.access._query import case_of
 from allotment.access._rules import judge
@@ -49,7 +49,7 @@ class WarnedPatterns:
 
     def __init__(self, limit: int = 1024) -> None:
         self._limit = limit
-        self._lock = Lock()
+        self._lock = RenewedLock()
         self._patterns: OrderedDict[tuple[str, ...], None] = OrderedDict()
 
     def __len__(self) -> int:
@@ -57,7 +57,7 @@ class WarnedPatterns:
 
     def is_new(self, *pattern: str) -> bool:
         """Return whether a pattern is met for the first time, and note it."""
-        with self._lock:
+        with self._lock():
             is_new = pattern not in self._patterns
             self._patterns[pattern] = None
             self._patterns.move_to_end(pattern)
@@ -67,7 +67,7 @@ class WarnedPatterns:
 
     def clear(self) -> None:
         """Forget all patterns."""
-        with self._lock:
+        with self._lock():
             self._patterns.clear()
 
 

@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from allotment._grants import grants_of
+from allotment._locks import without_property_locks
 from allotment.access._case import AccessCase
 from allotment.access._rules import judge
 from allotment.memory_kind import MemoryKind
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 _SOME_ADDRESS = 1
 
 
+@without_property_locks
 class _Prospect(AccessCase):
     """A question about memory that Allotment would allocate now."""
 

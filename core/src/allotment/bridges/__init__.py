@@ -2,7 +2,7 @@
 
 from allotment.bridges._bridge import Bridge
 from allotment.bridges._callbacks import CallbackReceiver, CCallbacks, c_callbacks, has_compiled_callbacks
-from allotment.bridges._delivery import Delivery, beside_captures
+from allotment.bridges._delivery import Delivery, captured_unknown_to_us
 from allotment.bridges._installation import (
     BridgeState,
     BridgeStatus,
@@ -19,8 +19,8 @@ __all__ = [
     "CCallbacks",
     "CallbackReceiver",
     "Delivery",
-    "beside_captures",
     "c_callbacks",
+    "captured_unknown_to_us",
     "has_compiled_callbacks",
     "install",
     "install_configured",

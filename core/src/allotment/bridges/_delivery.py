@@ -8,13 +8,11 @@ from weakref import WeakValueDictionary
 
 from allotment import _process
 from allotment._allocator_scopes import allocator_scopes
-from allotment._captures import in_relaxed_mode
 from allotment._foreign_memory import report_lost_block, report_unraisable
 from allotment._twins import preferred
 from allotment.bridges import _express
 from allotment.device import device_registry, find_device
-from allotment.errors import InvalidPointerError, PlatformError
-from allotment.platform import CaptureStatus
+from allotment.errors import InvalidPointerError
 from allotment.selection import account_of, allocator_in_force, named_allocator
 from allotment.stream import LEGACY_STREAM, Stream
 
@@ -42,11 +40,15 @@ class Delivery:
         As given.
     is_captured : callable
         Returns whether a stream is captured by somebody who did not tell Allotment; a bridge may know a cheaper way.
+    tells_streams : bool
+        Whether the library frees on the stream that used the memory last, or tells of others. If not, stream-ordered
+        memory goes back after all work that is queued on the device.
     """
 
     def __init__(self, library: str, allocator: AllocatorLike = None) -> None:
         self.library = library
         self.is_captured: Callable[[Stream], bool] = captured_unknown_to_us
+        self.tells_streams = True
         self._allocator = allocator
         self._devices: dict[int, Device] = {}
         self._streams: WeakValueDictionary[tuple[int, int], Stream] = WeakValueDictionary()
@@ -54,6 +56,7 @@ class Delivery:
         self._blocks: dict[int, tuple[AccountedAllocator, int, Stream]] = {}
         self._lanes: list[_express.Lane | None] = []
         self._kept: deque[tuple[AccountedAllocator, int, int, Stream]] = deque()
+        self._marks: dict[Device, int] = {}
         self._fixed: dict[Device, AccountedAllocator] = {}
         self.account: Callable[[Device], AccountedAllocator] = allocator_in_force if allocator is None else self._same
         """Return the allocator for a device now, with its accounts."""
@@ -221,10 +224,8 @@ class Delivery:
         is_running
             As for `release`.
         """
-        if not is_running():
-            return
-        self._kept.append((account, ptr, size, stream))
-        self.give_back_kept()
+        if is_running() and self._give_back(account, ptr, size, stream) and self._kept:
+            self.give_back_kept()
 
     def give_back_kept(self) -> None:
         """Give back what had to wait for the end of a capture; what still must, goes on waiting."""
@@ -235,14 +236,29 @@ class Delivery:
                 return
             self._give_back(*block)
 
-    def _give_back(self, account: AccountedAllocator, ptr: int, size: int, stream: Stream) -> None:
+    def _give_back(self, account: AccountedAllocator, ptr: int, size: int, stream: Stream) -> bool:
+        """Give a block back, or keep it; return whether it is gone."""
         try:
-            if account.takes_streams and self.is_captured(stream):
+            if (account.takes_streams and self.is_captured(stream)) or not self._is_ordered(account):
                 self._kept.appendleft((account, ptr, size, stream))
-            else:
-                beside_captures(account.device, account.deallocate, ptr, size)
+                return False
+            _beside_captures(account.device, account.deallocate, ptr, size)
         except BaseException as error:  # noqa: BLE001 - nothing leaves a finaliser
             _report(account, ptr, size, error)
+        return True
+
+    def _is_ordered(self, account: AccountedAllocator) -> bool:
+        """Let a free wait for all streams of a library that does not tell which it used; return whether it may be.
+
+        None of them may be a non-blocking one.
+        """
+        device = account.device
+        if self.tells_streams or not account.traits.stream_ordered or device.is_retired or device.is_capturing:
+            return True
+        mark = self._marks.get(device)
+        if mark is None:
+            mark = self._marks[device] = device.platform.create_event(device.ordinal)
+        return device.captures.beside.order_after_all_work(mark, device.ordinal)
 
     # Calls that go straight to the allocator
 
@@ -295,11 +311,11 @@ def _number(handle: int) -> int:
     return 0 if handle == LEGACY_STREAM else handle
 
 
-def beside_captures(device: Device, call: Callable[..., Any], *arguments: object) -> Any:
+def _beside_captures(device: Device, call: Callable[..., Any], *arguments: object) -> Any:
     """Make a call; a capture that another library makes in this thread, of which nobody tells, goes on."""
     if device.is_retired or device.is_capturing:  # which Allotment sees to itself
         return call(*arguments)
-    return in_relaxed_mode(device.platform, call, *arguments)
+    return device.captures.beside.call(call, *arguments)
 
 
 def captured_unknown_to_us(stream: Stream) -> bool:
@@ -307,10 +323,7 @@ def captured_unknown_to_us(stream: Stream) -> bool:
     device = stream.device
     if device.is_retired or device.captures.on_devices:
         return False
-    try:
-        return device.platform.capture_status(stream.handle, device.ordinal) is not CaptureStatus.NONE
-    except PlatformError:  # the null stream, while a stream is captured that keeps order with it
-        return True
+    return device.captures.beside.is_captured(stream.handle, device.ordinal)
 
 
 def _report(account: AccountedAllocator, ptr: int, size: int, error: BaseException) -> None:

@@ -28,42 +28,13 @@ current_device(PyObject *known)
     return ordinal;
 }
 
-/* A slot of a class, found once: reading an attribute by its name costs ten times as much. */
-typedef struct {
-    PyTypeObject *type;  /* borrowed, and only compared */
-    unsigned int version;
-    Py_ssize_t offset;  /* 0 where the attribute is none */
-} Slot;
-
 static Slot is_direct_slot, supply_slot;
-
-static void
-find_slot(Slot *slot, PyTypeObject *type, PyObject *name)
-{
-    PyObject *found = PyObject_GetAttr((PyObject *)type, name);
-    slot->type = type, slot->version = type->tp_version_tag, slot->offset = 0;
-    if (found == NULL) {
-        PyErr_Clear();
-    }
-    else if (Py_IS_TYPE(found, &PyMemberDescr_Type)) {
-        PyMemberDef *member = ((PyMemberDescrObject *)found)->d_member;
-        slot->offset = member->type == T_OBJECT_EX ? member->offset : 0;
-    }
-    Py_XDECREF(found);
-}
 
 /* Whether an attribute is a certain object; -1 with an exception. */
 static int
 attribute_is(PyObject *object, Slot *slot, PyObject *name, PyObject *wanted)
 {
-    PyTypeObject *type = Py_TYPE(object);
-    if (slot->type != type || slot->version != type->tp_version_tag || slot->version == 0) {
-        find_slot(slot, type, name);
-    }
-    if (slot->offset != 0) {
-        return *(PyObject **)((char *)object + slot->offset) == wanted;
-    }
-    PyObject *found = PyObject_GetAttr(object, name);
+    PyObject *found = get_slot(object, slot, name);
     int is_wanted = found == NULL ? -1 : found == wanted;
     Py_XDECREF(found);
     return is_wanted;

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from threading import RLock
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from allotment import configuration
 from allotment import registry as registries
+from allotment._locks import RenewedLock
 from allotment._names import normalise_name
 from allotment.bridges._delivery import Delivery
 from allotment.configuration import Setting, call_origin, decode_options
@@ -77,12 +77,12 @@ class Installations:
     """The bridges that are installed in this process."""
 
     def __init__(self) -> None:
-        self._lock = RLock()
+        self._lock = RenewedLock()
         self._installed: dict[str, _Installation] = {}
 
     def install(self, requests: Iterable[BridgeLike], allocator: AllocatorLike, origin: Origin) -> None:
         """Install bridges, all or none of them."""
-        with self._lock:
+        with self._lock():
             done: list[str] = []
             try:
                 for request in requests:
@@ -112,7 +112,7 @@ class Installations:
 
     def uninstall(self, name: str) -> None:
         """Uninstall one bridge."""
-        with self._lock:
+        with self._lock():
             installed = self._installed.get(normalise_name(name))
             if installed is None:
                 raise BridgeError(bridge=name, cause="it is not installed in this process")
@@ -125,7 +125,7 @@ class Installations:
 
     def status(self) -> list[BridgeStatus]:
         """Return how each library stands that there is a bridge to."""
-        with self._lock:
+        with self._lock():
             installed = dict(self._installed)
         return [
             self._status_of(record, installed.get(record.name)) for record in registries.current().bridges.records()

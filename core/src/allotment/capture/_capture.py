@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import warnings
 from contextlib import suppress
-from threading import RLock, get_ident
+from threading import get_ident
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from allotment._captures import in_relaxed_mode
 from allotment._graph_blocks import BlockState, GraphBlock
+from allotment._locks import RenewedLock
 from allotment.capture._graph import Graph, drop_blocks
 from allotment.capture._interposition import blocks_of, settle
 from allotment.errors import AllotmentError, CaptureError, FreeFailedWarning, PlatformError, PluginError
@@ -53,7 +53,7 @@ class Capture:
     def __init__(self, device: Device, stream: Stream | None, mode: CaptureMode, *, is_external: bool) -> None:
         self.device, self.stream, self.mode, self.is_external = device, stream, mode, is_external
         self.thread = get_ident()
-        self._lock = RLock()
+        self._lock = RenewedLock()
         self._joined: dict[int, Stream] = {} if stream is None else {stream.handle: stream}
         self._sides: dict[Device, Stream] = {}
         self._blocks: list[GraphBlock] = []
@@ -88,7 +88,7 @@ class Capture:
     def _find_allocator(self) -> None:
         """Have the allocator in force made: with what it calls, another library's capture has nothing to do."""
         if self.is_external:
-            in_relaxed_mode(self.device.platform, allocator_in_force, self.device)
+            self.device.captures.beside.call(allocator_in_force, self.device)
         else:
             allocator_in_force(self.device)
 
@@ -194,7 +194,7 @@ class Capture:
 
     def side_stream(self, device: Device) -> Stream:
         """Return a stream of another device for captured work there."""
-        with self._lock:
+        with self._lock():
             if device not in self._sides:
                 self._sides[device] = Stream(device, non_blocking=True)
             return self._sides[device]
@@ -214,13 +214,13 @@ class Capture:
         block = GraphBlock(account, ptr, nbytes, free, stream, is_external=self.is_external)
         if self.stream is None or is_mapped:
             block.state = BlockState.MAPPED
-        with self._lock:
+        with self._lock():
             self._blocks.append(block)
         blocks_of(account).add(block)
 
     def private_pool(self, allocator: SupportsPrivatePools) -> PrivatePool:
         """Return the memory of an allocator that is set apart for the graph, as long as it lives."""
-        with self._lock:
+        with self._lock():
             if allocator not in self._pools:
                 self._pools[allocator] = allocator.open_private_pool()
                 self._kept.append(_Closing(self._pools[allocator]))
@@ -234,7 +234,7 @@ class Capture:
             if self.device.platform.error_from(error) is None:
                 raise
             return False
-        with self._lock:
+        with self._lock():
             self._blocks = [other for other in self._blocks if other is not block]
         blocks_of(block.account).forget(block)
         return True

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import warnings
 from functools import partial
-from threading import RLock
 from typing import TYPE_CHECKING
 
 from allotment import _process
 from allotment._graph_blocks import BlockState
+from allotment._locks import RenewedLock
 from allotment.errors import CaptureError, ClosedError, FreeFailedWarning, PlatformError
 from allotment.stream import stream_in_force
 
@@ -63,7 +63,7 @@ class Graph:
         is_external: bool = False,
     ) -> None:
         self.device, self.launches, self.is_closed = device, 0, False
-        self._lock = RLock()  # reentrant: a step may launch, and a collection close
+        self._lock = RenewedLock()  # reentrant: a step may launch, and a collection close
         self._handle, self._executable, self._is_external = handle, 0, is_external
         self._blocks, self._steps, self._kept = blocks, steps, kept
         self._stream: Stream | None = None
@@ -92,7 +92,7 @@ class Graph:
         OutOfMemoryError
             If the memory that the graph allocates is not to be had.
         """
-        with self._lock:
+        with self._lock():
             if self.is_closed:
                 raise ClosedError(f"this graph on {self.device.alias!r} was closed")
             if self.device.is_cpu:
@@ -147,7 +147,7 @@ class Graph:
 
         While another graph is captured, it waits for the end of that capture.
         """
-        with self._lock:
+        with self._lock():
             if self.is_closed:
                 return
             self.is_closed = True

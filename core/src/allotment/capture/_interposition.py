@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 def settle(account: AccountedAllocator) -> None:
     """Let an allocator's calls go as the captures under way want it, or as its graphs do, or straight."""
-    with account.device.captures.lock:
+    with account.device.captures.lock():
         calls = _calls_of(account)
         if calls is None:
             account.restore_calls()

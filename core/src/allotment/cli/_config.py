@@ -15,6 +15,7 @@ from allotment.cli._output import AsJson, Column, console, print_json, print_tab
 from allotment.configuration import PRECEDENCE, OriginKind
 from allotment.device import device_registry
 from allotment.errors import AllotmentError
+from allotment.registry import PluginStatus
 from allotment.selection import layers_before
 
 if TYPE_CHECKING:
@@ -93,6 +94,8 @@ def _outcomes() -> Iterator[Outcome]:
             yield Outcome(setting=f"devices.{alias}", asked=alias, got="nothing: there is no such device here")
     for name in configuration.current().configured_allocators():
         yield _options_outcome(name)
+    for name in configuration.current().configured_plugins():
+        yield _plugin_outcome(name)
 
 
 def _layers_outcome(device: Device) -> Iterator[Outcome]:
@@ -116,6 +119,18 @@ def _options_outcome(name: str) -> Outcome:
     except AllotmentError as error:
         return Outcome(setting=setting, asked=name, error=str(error))
     return Outcome(setting=setting, asked=name, got=_told(options))
+
+
+def _plugin_outcome(name: str) -> Outcome:
+    setting = f"plugins.{name}"
+    try:
+        owner = registry.owner_of_table(name)
+        told = _told(registry.configured_options(owner)) if owner.is_known else None
+    except AllotmentError as error:
+        return Outcome(setting=setting, asked=name, error=str(error))
+    if owner.record.status is PluginStatus.DISABLED:
+        return Outcome(setting=setting, asked=name, got=f"nothing: {owner.record.error}")
+    return Outcome(setting=setting, asked=name, got=told, error=owner.record.error)
 
 
 def _told(options: Any) -> str:

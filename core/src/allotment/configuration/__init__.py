@@ -1,7 +1,7 @@
 """What a user configured, where each value was said, and which of several values counts."""
 
 from allotment.configuration._configuration import Configuration
-from allotment.configuration._current import configure, current, reset, subscribe, use
+from allotment.configuration._current import configure, current, plugin_options, reset, subscribe, use
 from allotment.configuration._defaults import BUILT_IN, BuiltInAllocators
 from allotment.configuration._options import decode_options
 from allotment.configuration._origin import PRECEDENCE, Origin, OriginKind, PrecedenceLevel, Setting, call_origin
@@ -28,6 +28,7 @@ __all__ = [
     "configure",
     "current",
     "decode_options",
+    "plugin_options",
     "read_sources",
     "reset",
     "settings",

@@ -5,9 +5,9 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping
 from itertools import count
-from threading import RLock
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, overload
 
+from allotment._locks import RenewedLock
 from allotment._names import normalise_name
 from allotment.configuration._options import decode_options
 from allotment.configuration._origin import OriginKind, Setting, call_origin
@@ -44,7 +44,7 @@ class Configuration:
 
     def __init__(self, read: Callable[[], Reading] = read_sources) -> None:
         self._read = read
-        self._lock = RLock()
+        self._lock = RenewedLock()
         self._reading: Reading | None = None
         self._said_by_calls: dict[Key, Setting] = {}
         self._snapshot: Snapshot | None = None
@@ -92,7 +92,7 @@ class Configuration:
 
     def notes(self) -> tuple[str, ...]:
         """Return what a user should know beside the table: files passed over, settings overruled or come too late."""
-        with self._lock:
+        with self._lock():
             current, reading, sealed = self._current(), self._reading or Reading(), dict(self._sealed)
         overruled = (
             f"{setting.key} in {setting.origin} is overruled by {decisive.key} in {decisive.origin}"
@@ -172,6 +172,21 @@ class Configuration:
         from_call = [Setting(f"{prefix}.{option}", value, origin) for option, value in given.items()]
         return decode_options(name, options_type, [*self._current().options_of(name), *from_call])
 
+    def configured_plugins(self) -> Mapping[str, Setting]:
+        """Return the plugins about whose options something was said, each with one setting that says so."""
+        return self._current().plugin_tables
+
+    @overload
+    def plugin_options(self, plugin: str, options_type: type[Options], /) -> Options: ...
+
+    @overload
+    def plugin_options(self, plugin: str, options_type: None, /) -> None: ...
+
+    def plugin_options(self, plugin: str, options_type: type[Options] | None, /) -> Options | None:
+        """Return the options of a plugin from all sources, as `options_for` does those of an allocator."""
+        name = normalise_name(plugin)
+        return decode_options(name, options_type, self._current().options_of(name, "plugins"), table="plugins")
+
     # Changing
 
     def configure(self, **settings: Any) -> None:
@@ -193,7 +208,7 @@ class Configuration:
     def say(self, settings: Mapping[str, Any], origin: Origin) -> None:
         """Change settings as `configure` does, on behalf of ``origin``, which is a call."""
         said = parse(settings, origin)
-        with self._lock:
+        with self._lock():
             before = self._current()
             kept = {key: setting for key, setting in self._said_by_calls.items() if not _is_withdrawn(key, said)}
             after = _compose(self._reading, kept | said.settings)
@@ -210,7 +225,7 @@ class Configuration:
         ConfigError
             If a source cannot be read or says what is not accepted.
         """
-        with self._lock:
+        with self._lock():
             reading = self._read()
             after = _compose(reading, self._said_by_calls)
             before, self._reading = self._snapshot or after, reading
@@ -230,7 +245,7 @@ class Configuration:
         snapshot = self._snapshot
         if snapshot is not None:
             return snapshot
-        with self._lock:
+        with self._lock():
             if self._snapshot is None:
                 self._reading = self._read()
                 self._snapshot = _compose(self._reading, self._said_by_calls)

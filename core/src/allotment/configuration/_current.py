@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from threading import RLock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from allotment._locks import RenewedLock
 from allotment.configuration._configuration import Configuration
 from allotment.configuration._origin import call_origin
 
@@ -14,22 +14,25 @@ if TYPE_CHECKING:
 
     from allotment.configuration._configuration import Listener
 
+Options = TypeVar("Options")
+
 
 class _InForce:
     """The configuration in force, and who wants to hear that it changed."""
 
     def __init__(self) -> None:
-        self.lock = RLock()
+        self.lock = RenewedLock()
         self.listeners: list[Listener] = []
         self.configuration = Configuration()
         self._unsubscribe = self.configuration.subscribe(self.announce)
 
     def replace(self, configuration: Configuration) -> Configuration:
         """Put another configuration in force; return the one that was."""
-        with self.lock:
+        with self.lock():
+            # In this order: a child that is forked meanwhile hears of changes, of one configuration too many at worst.
+            unsubscribe, self._unsubscribe = self._unsubscribe, configuration.subscribe(self.announce)
             previous, self.configuration = self.configuration, configuration
-            self._unsubscribe()
-            self._unsubscribe = configuration.subscribe(self.announce)
+            unsubscribe()
         self.announce(frozenset())
         return previous
 
@@ -78,6 +81,40 @@ def subscribe(listener: Listener) -> Callable[[], None]:
     """
     _in_force.listeners.append(listener)
     return lambda: _in_force.listeners.remove(listener)
+
+
+def plugin_options(plugin: str, options_type: type[Options]) -> Options:
+    """Return what is configured for a plugin in ``[plugins.NAME]``, checked and typed.
+
+    Parameters
+    ----------
+    plugin
+        The name of its entry point in the group ``allotment.observers``.
+    options_type
+        The frozen dataclass of its options, which the observer also has as its attribute ``Options``: by that it is
+        known to everybody else, so that a mistake is found before the plugin asks.
+
+    Returns
+    -------
+    Options
+        An instance of ``options_type``, made of all places that say something, and its defaults. Ask again to see what
+        `configure` has changed.
+
+    Raises
+    ------
+    ConfigError
+        For an unknown option, a value of the wrong type, or one that the dataclass refuses.
+
+    Examples
+    --------
+    >>> from dataclasses import dataclass
+    >>> @dataclass(frozen=True, slots=True, kw_only=True)
+    ... class MailerOptions:
+    ...     recipient: str = "nobody"
+    >>> plugin_options("leak-mailer", MailerOptions)
+    MailerOptions(recipient='nobody')
+    """
+    return current().plugin_options(plugin, options_type)
 
 
 def configure(**settings: Any) -> None:

@@ -111,6 +111,10 @@ class PluginValues:
     """Plugins that may not be used."""
 
 
+PluginTables = Mapping[Annotated[str, check_name, normalise_name], Mapping[str, Any]]
+"""The options of plugins, by name, as they were written. These tables stand beside the keys of `PluginValues`."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BridgeValues:
     """Which libraries draw from Allotment."""
@@ -227,8 +231,15 @@ def _walk(key: Key, value: Any, expected: Any, origin: Origin) -> Iterator[tuple
     if not isinstance(value, Mapping):
         raise ConfigError(origin=str(origin), key=dotted(key), problem=f"expected a table, got {value!r}")
     for name, item in value.items():
-        step, below = _step(key, name, expected, origin)
+        step, below = _step(key, name, _narrowed(expected, name, item), origin)
         yield from _walk((*key, step), item, below, origin)
+
+
+def _narrowed(expected: Any, name: Any, item: Any) -> Any:
+    """Return what a key is held against: below ``plugins`` every table but those of its own keys is a plugin's."""
+    if expected is not PluginValues or normalise_name(str(name)) in keys(PluginValues):
+        return expected
+    return PluginTables if item is None or isinstance(item, Mapping) else expected
 
 
 def _step(key: Key, name: Any, expected: Any, origin: Origin) -> tuple[str, Any]:

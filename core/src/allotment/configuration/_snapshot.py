@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from allotment._locks import without_property_locks
 from allotment.configuration._origin import OriginKind, Setting, rank_of
 from allotment.configuration._schema import Key, Values, assemble, defaults, dotted, keys
 from allotment.configuration._sources import Source
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 
+@without_property_locks
 @dataclass(frozen=True)
 class Snapshot:
     """All settings at one moment; never changed.
@@ -82,12 +84,18 @@ class Snapshot:
                     return source.settings[key]
         return None
 
-    def options_of(self, allocator: str) -> Iterator[Setting]:
-        """Yield what was said about the options of an allocator, the weakest first."""
+    def options_of(self, owner: str, table: str = "allocators") -> Iterator[Setting]:
+        """Yield what was said about the options of an allocator or a plugin, the weakest first."""
         for source in reversed(self.sources):
             for key, setting in source.settings.items():
-                if key[:2] == ("allocators", allocator):
+                if key[:-1] == (table, owner):
                     yield setting
+
+    @cached_property
+    def plugin_tables(self) -> dict[str, Setting]:
+        """The plugins about whose options something was said, each with one setting that says so."""
+        said = ((key, setting) for key, setting in self.effective.items() if key[0] == "plugins" and len(key) > 2)
+        return {key[1]: setting for key, setting in said}
 
     def overruled_devices(self) -> Iterator[tuple[Setting, Setting]]:
         """Yield the settings for one device that a stronger source's for all overrules, with that setting."""

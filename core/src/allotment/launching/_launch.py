@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from allotment import configuration
 from allotment._array import Array
+from allotment._locks import RenewedLock
 from allotment.access import CHECKS, arrays_in
 from allotment.device import find_device
 from allotment.launching._adapter import adapters
@@ -112,12 +112,12 @@ class _Mode:
     """
 
     def __init__(self) -> None:
-        self._lock = Lock()
+        self._lock = RenewedLock()
         self._is_subscribed = False
         self.perform: Performance = self._find_and_perform
 
     def _find_and_perform(self, work: Work, request: LaunchRequest) -> None:
-        with self._lock:
+        with self._lock():
             if not self._is_subscribed:
                 configuration.subscribe(self._forget)
                 self._is_subscribed = True
@@ -137,7 +137,7 @@ class _Mode:
 
     def _forget(self, changed: frozenset[str]) -> None:
         if not changed or "launch_array_access_mode" in changed:
-            with self._lock:
+            with self._lock():
                 self.perform = self._find_and_perform
 
 

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 class Ledger:
     """The live blocks of an allocator, and the calls to it.
 
-    What is unusual is left to methods of the class built on it: ``_allocate_unusual``, and ``_refuse``, ``_reject``,
-    ``_refuse_free`` and ``_free_failed``, which raise.
+    What is unusual is left to methods of the class built on it: ``_allocate_unusual`` and, with a stream,
+    ``_allocate_unusual_on``; ``_refuse``, ``_reject``, ``_refuse_free`` and ``_free_failed``, which raise.
     """
 
     __slots__ = (
@@ -114,7 +114,11 @@ class StreamLedger(Ledger):
 
     __slots__ = ()
 
-    if TYPE_CHECKING:  # of the compiled twin alone
+    if TYPE_CHECKING:
+
+        def _allocate_unusual_on(self, size_in_bytes: int, stream: Stream, /) -> int: ...
+
+        # Of the compiled twin alone
         _malloc_from_pool: int
         _free_async: int
         _current_device: int
@@ -124,7 +128,12 @@ class StreamLedger(Ledger):
         """Return the address of a new block, usable by work queued on the stream in force from now on."""
         if type(size_in_bytes) is not int or not 0 < size_in_bytes <= self._largest:
             return self._allocate_unusual(size_in_bytes)
-        stream = self._find_stream(self.device)
+        return self.allocate_on(size_in_bytes, self._find_stream(self.device))
+
+    def allocate_on(self, size_in_bytes: int, stream: Stream, /) -> int:
+        """Return the address of a new block, usable by work queued on a stream from now on."""
+        if type(size_in_bytes) is not int or not 0 < size_in_bytes <= self._largest:
+            return self._allocate_unusual_on(size_in_bytes, stream)
         try:
             ptr = self._allocate(size_in_bytes, stream)
         except Exception as error:  # noqa: BLE001 - any plugin's fault is told as such

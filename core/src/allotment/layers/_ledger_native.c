@@ -21,13 +21,15 @@ typedef struct {
     PyObject *find_stream;
     PyObject *pool;          /* a pool's handle: the calls are cudaMallocFromPoolAsync and cudaFreeAsync themselves */
     unsigned long long malloc_from_pool, free_async, current_device; /* the driver's functions, or 0 */
-    int ordinal;                                                     /* of the device that must be current for them */
+    int ordinal; /* of the device that must be current for them; -1 where there is no other */
     unsigned long long largest;
     unsigned long long current, peak, allocations, frees;
 } Ledger;
 
-static PyObject *str_allocate_unusual, *str_refuse, *str_reject, *str_refuse_free, *str_free_failed, *str_stream_in_place,
+static PyObject *str_allocate_unusual, *str_allocate_unusual_on, *str_refuse, *str_reject, *str_refuse_free, *str_free_failed, *str_stream_in_place,
     *str_handle;
+
+static Slot stream_in_place_slot, handle_slot;
 
 /* Call a method that must raise; return NULL with its exception, or with one that says that it did not. */
 static PyObject *
@@ -76,15 +78,16 @@ static PyObject *
 book(Ledger *self, PyObject *ptr, PyObject *entry, unsigned long long nbytes)
 {
     int overflow = 0;
-    int known = PyLong_CheckExact(ptr) ? PyDict_Contains(self->live, ptr) : 0;
-    if (known < 0) {
-        goto failed;
-    }
-    if (known || !PyLong_CheckExact(ptr) || (PyLong_AsLongLongAndOverflow(ptr, &overflow) <= 0 && overflow <= 0)) {
+    if (!PyLong_CheckExact(ptr) || (PyLong_AsLongLongAndOverflow(ptr, &overflow) <= 0 && overflow <= 0)) {
         raise_by(self, str_reject, &ptr, 1);
         goto failed;
     }
-    if (PyDict_SetItem(self->live, ptr, entry) < 0) {
+    Py_ssize_t blocks = PyDict_GET_SIZE(self->live);
+    if (PyDict_SetDefault(self->live, ptr, entry) == NULL) {
+        goto failed;
+    }
+    if (PyDict_GET_SIZE(self->live) == blocks) { /* it was live already */
+        raise_by(self, str_reject, &ptr, 1);
         goto failed;
     }
     self->allocations++;
@@ -122,7 +125,7 @@ stream_in_force(Ledger *self)
     int entered = PyTuple_GET_SIZE(scopes) > 0;
     Py_DECREF(scopes);
     if (!entered) {
-        PyObject *stream = PyObject_GetAttr(self->device, str_stream_in_place);
+        PyObject *stream = get_slot(self->device, &stream_in_place_slot, str_stream_in_place);
         if (stream != Py_None) {
             return stream;
         }
@@ -136,8 +139,9 @@ static int
 driver_serves(Ledger *self)
 {
     int device;
-    return self->malloc_from_pool != 0 && ((CurrentDevice)self->current_device)(&device) == 0
-           && device == self->ordinal;
+    return self->malloc_from_pool != 0
+           && (self->ordinal < 0
+               || (((CurrentDevice)self->current_device)(&device) == 0 && device == self->ordinal));
 }
 
 /* The address of a block that the driver gave, or 0: then the call is made in the usual way, which knows what is wrong. */
@@ -171,7 +175,7 @@ allocate_on(Ledger *self, PyObject *size, unsigned long long nbytes, PyObject *s
         PyObject *arguments[] = {size, stream};
         return PyObject_Vectorcall(self->allocate, arguments, 2, NULL);
     }
-    PyObject *handle = PyObject_GetAttr(stream, str_handle);
+    PyObject *handle = get_slot(stream, &handle_slot, str_handle);
     if (handle == NULL) {
         return NULL;
     }
@@ -193,7 +197,7 @@ deallocate_on(Ledger *self, PyObject *ptr, PyObject *size, PyObject *stream)
         PyObject *arguments[] = {ptr, size, stream};
         return PyObject_Vectorcall(self->deallocate, arguments, 3, NULL);
     }
-    PyObject *handle = PyObject_GetAttr(stream, str_handle);
+    PyObject *handle = get_slot(stream, &handle_slot, str_handle);
     if (handle == NULL) {
         return NULL;
     }
@@ -207,6 +211,20 @@ deallocate_on(Ledger *self, PyObject *ptr, PyObject *size, PyObject *stream)
     return result;
 }
 
+/* Allocate on a stream and book it. */
+static PyObject *
+allocate_booked(Ledger *self, PyObject *size, unsigned long long nbytes, PyObject *stream)
+{
+    PyObject *entry = PyTuple_Pack(2, size, stream);
+    if (entry == NULL) {
+        return NULL;
+    }
+    PyObject *ptr = allocate_on(self, size, nbytes, stream);
+    PyObject *booked = ptr == NULL ? refuse(self, size) : book(self, ptr, entry, nbytes);
+    Py_DECREF(entry);
+    return booked;
+}
+
 static PyObject *
 stream_ledger_allocate(Ledger *self, PyObject *size)
 {
@@ -215,18 +233,28 @@ stream_ledger_allocate(Ledger *self, PyObject *size)
         return PyObject_CallMethodOneArg((PyObject *)self, str_allocate_unusual, size);
     }
     PyObject *stream = stream_in_force(self);
-    if (stream == NULL) {
-        return NULL;
-    }
-    PyObject *entry = PyTuple_Pack(2, size, stream);
-    Py_DECREF(stream);
-    if (entry == NULL) {
-        return NULL;
-    }
-    PyObject *ptr = allocate_on(self, size, nbytes, PyTuple_GET_ITEM(entry, 1));
-    PyObject *booked = ptr == NULL ? refuse(self, size) : book(self, ptr, entry, nbytes);
-    Py_DECREF(entry);
+    PyObject *booked = stream == NULL ? NULL : allocate_booked(self, size, nbytes, stream);
+    Py_XDECREF(stream);
     return booked;
+}
+
+PyDoc_STRVAR(allocate_on_doc,
+             "allocate_on($self, size_in_bytes, stream, /)\n--\n\n"
+             "Return the address of a new block, usable by work queued on a stream from now on.");
+
+static PyObject *
+stream_ledger_allocate_on(Ledger *self, PyObject *const *arguments, Py_ssize_t count)
+{
+    if (count != 2) {
+        return PyErr_Format(PyExc_TypeError, "allocate_on() takes size_in_bytes and stream, and was given %zd arguments",
+                            count);
+    }
+    unsigned long long nbytes;
+    if (!usual_size(self, arguments[0], &nbytes)) {
+        PyObject *stack[] = {(PyObject *)self, arguments[0], arguments[1]};
+        return PyObject_VectorcallMethod(str_allocate_unusual_on, stack, 3, NULL);
+    }
+    return allocate_booked(self, arguments[0], nbytes, arguments[1]);
 }
 
 /* Whether a block may be freed with the size given; raise if not. 0 with no exception set: there is nothing to do. */
@@ -409,6 +437,7 @@ static PyMethodDef ledger_methods[] = {
 
 static PyMethodDef stream_ledger_methods[] = {
     {"allocate", (PyCFunction)stream_ledger_allocate, METH_O, allocate_doc},
+    {"allocate_on", (PyCFunction)(void (*)(void))stream_ledger_allocate_on, METH_FASTCALL, allocate_on_doc},
     {"deallocate", (PyCFunction)(void (*)(void))stream_ledger_deallocate, METH_FASTCALL, deallocate_doc},
     {NULL},
 };
@@ -443,7 +472,8 @@ static PyType_Spec stream_ledger_spec = {
 static int
 module_exec(PyObject *module)
 {
-    if (intern(&str_allocate_unusual, "_allocate_unusual") < 0 || intern(&str_refuse, "_refuse") < 0
+    if (intern(&str_allocate_unusual, "_allocate_unusual") < 0
+        || intern(&str_allocate_unusual_on, "_allocate_unusual_on") < 0 || intern(&str_refuse, "_refuse") < 0
         || intern(&str_reject, "_reject") < 0 || intern(&str_refuse_free, "_refuse_free") < 0
         || intern(&str_free_failed, "_free_failed") < 0 || intern(&str_stream_in_place, "stream_in_place") < 0
         || intern(&str_handle, "handle") < 0) {

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from functools import partial
 from operator import attrgetter
-from threading import RLock
 from typing import TYPE_CHECKING, Any
 
+from allotment._locks import RenewedLock
 from allotment.allocator import AccountAnswers, KeepsAccounts, SupportsPool, SupportsStreams
 from allotment.errors import PlatformError
 from allotment.layers.accounting import AccountedAllocator
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from allotment.device import Device
     from allotment.layers.layer import Calls, Layer
     from allotment.platform import Platform
+    from allotment.stream import Stream
 
 _SLOTS = (
     "__weakref__",
@@ -46,6 +47,10 @@ _POOL_FUNCTIONS = ("cuMemAllocFromPoolAsync", "cuMemFreeAsync", "cuCtxGetDevice"
 """The driver's functions that the compiled ledger calls for a pool, in the order in which it knows them."""
 
 
+_ONLY_DEVICE = -1
+"""Tells the compiled ledger that no other device can be current."""
+
+
 def _pool_functions(platform: Platform) -> tuple[int, int, int]:
     """Return the addresses of the driver's functions; zeros where it has not all of them."""
     try:
@@ -69,6 +74,8 @@ class StreamOrderedAccount(AccountedAllocator, StreamLedger):
 
     __slots__ = _SLOTS
     takes_streams = True
+    allocate_on = StreamLedger.allocate_on  # with the stream as an argument; `AccountedAllocator` enters a scope for it
+    _allocate_unusual_on = AccountedAllocator.allocate_on
 
     def restore_calls(self) -> None:
         """Let the ledger call the allocator itself again, through its layers, or the pool that it draws from."""
@@ -84,7 +91,7 @@ class StreamOrderedAccount(AccountedAllocator, StreamLedger):
         platform = self.device.platform
         assert isinstance(self.allocator, SupportsPool)
         calls = self._guarded(platform.malloc_from_pool, platform.free_async)
-        self._ordinal = self.device.ordinal
+        self._ordinal = self.device.ordinal if platform.device_count() > 1 else _ONLY_DEVICE
         self._malloc_from_pool, self._free_async, self._current_device = _pool_functions(platform)
         if not self._retired:
             self._put(self.allocator.pool_handle, *calls)
@@ -119,7 +126,7 @@ class StreamOrderedAccount(AccountedAllocator, StreamLedger):
 class OwnAccount(AccountedAllocator):
     """The account of an allocator that keeps the accounts itself: its calls are the allocator's own."""
 
-    __slots__ = (*_SLOTS, "_books", "allocate", "deallocate", "device", "is_direct")
+    __slots__ = (*_SLOTS, "_allocate_unbooked", "_books", "allocate", "deallocate", "device", "is_direct")
     takes_streams = True
 
     def __init__(self, allocator: KeepsAccounts, device: Device, name: str, public: object | None = None) -> None:
@@ -149,23 +156,34 @@ class OwnAccount(AccountedAllocator):
 
     def restore_calls(self) -> None:
         """Let users call the allocator itself again, unless somebody observes it."""
+        own = self.own_calls()
         if self._layers_in_force():
-            own = self.own_calls()
             self.interpose(own.allocate, own.deallocate)
         elif not self._retired:
             self._put_calls(self._books.allocate, self._books.deallocate)
+            self._allocate_unbooked = own.allocate
             self.is_direct = True
+
+    def allocate_on(self, size_in_bytes: int, stream: Stream, /) -> int:
+        """Return the address of a new block for work on a stream of the device, whatever stream is in force."""
+        if type(size_in_bytes) is not int or not 0 < size_in_bytes <= self._largest:
+            return super().allocate_on(size_in_bytes, stream)
+        return self._allocate_by(self._allocate_unbooked, size_in_bytes, stream)
 
     def interpose(self, allocate: Callable[..., Any], deallocate: Callable[..., Any]) -> None:
         """Put other calls in the place of the allocator's, between them and the accounts."""
         if not self._retired:
-            self._put_calls(partial(self._allocate_by, allocate), partial(self._deallocate_by, deallocate))
+            self._put_calls(partial(self._allocate_in_force, allocate), partial(self._deallocate_by, deallocate))
+            self._allocate_unbooked = allocate
 
-    def _allocate_by(self, allocate: Callable[..., int], size: int, /) -> int:
+    def _allocate_in_force(self, allocate: Callable[..., int], size: int, /) -> int:
         if type(size) is not int or not 0 < size <= self._largest:
             return self._allocate_unusual(size)
+        return self._allocate_by(allocate, size, stream_in_force(self.device))
+
+    def _allocate_by(self, allocate: Callable[..., int], size: int, stream: Stream) -> int:
         try:
-            ptr = allocate(size, stream_in_force(self.device))
+            ptr = allocate(size, stream)
         except Exception as error:  # noqa: BLE001 - any fault is told as such
             self._refuse(error, size)
         self._books.enter(ptr, size)
@@ -184,6 +202,7 @@ class OwnAccount(AccountedAllocator):
     def _put_calls(self, allocate: Callable[..., Any], deallocate: Callable[..., Any]) -> None:
         self.is_direct = False
         self.allocate, self.deallocate = allocate, deallocate  # type: ignore[method-assign]
+        self._allocate_unbooked = allocate
 
     def blocks(self) -> list[tuple[int, int]]:
         """Return the address of each block that is handed out, and its size in bytes."""
@@ -202,14 +221,18 @@ class _Locked(AccountedAllocator):
     """A lock around each call, for builds without an interpreter lock; a finaliser may free within a call."""
 
     __slots__ = ()
-    _lock: RLock
+    _lock: RenewedLock
 
     def allocate(self, size_in_bytes: int, /) -> int:
-        with self._lock:
+        with self._lock():
             return super().allocate(size_in_bytes)
 
+    def allocate_on(self, size_in_bytes: int, stream: Stream, /) -> int:
+        with self._lock():
+            return super().allocate_on(size_in_bytes, stream)
+
     def deallocate(self, ptr: int, size_in_bytes: int, /) -> None:
-        with self._lock:
+        with self._lock():
             super().deallocate(ptr, size_in_bytes)
 
 
@@ -219,7 +242,7 @@ class LockedAccount(_Locked, Account):
     __slots__ = ("_lock",)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        self._lock = RLock()
+        self._lock = RenewedLock()
         super().__init__(*args, **kwargs)
 
 
@@ -229,7 +252,7 @@ class LockedStreamOrderedAccount(_Locked, StreamOrderedAccount):
     __slots__ = ("_lock",)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        self._lock = RLock()
+        self._lock = RenewedLock()
         super().__init__(*args, **kwargs)
 
 

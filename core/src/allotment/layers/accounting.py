@@ -167,6 +167,7 @@ class AccountedAllocator:
         self.declared_kind = _declared_kind(allocator, self.traits, device)
         self.memory_kind = self._kind_before_layers()
         self._retired, self._own_calls, self._seen_by = False, None, ()
+        registries.check_plugin_tables()
         self._hooks = registries.current().hooks
         self._is_observed = self._hooks.watch(self)
         self.restore_calls()
@@ -249,7 +250,7 @@ class AccountedAllocator:
     def _compose_anew(self) -> None:
         if self._retired:
             return
-        with self.device.captures.lock:
+        with self.device.captures.lock():
             self._own_calls = None
             if self.graph_blocks is not None:
                 self.graph_blocks.settle()

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from allotment.errors import PlatformError
-from allotment.platform import CaptureStatus
 from allotment.stream import stream_in_force
 
 if TYPE_CHECKING:
@@ -28,7 +26,4 @@ def is_captured(device: Device, *stream: Stream) -> bool:
     if device.is_cpu:
         return False
     handle = (stream[0] if stream else stream_in_force(device)).handle
-    try:
-        return device.platform.capture_status(handle, device.ordinal) is not CaptureStatus.NONE
-    except PlatformError:  # the null stream may not even be asked about, because of a capture
-        return True
+    return device.captures.beside.is_captured(handle, device.ordinal)

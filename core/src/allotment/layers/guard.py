@@ -5,11 +5,11 @@ from __future__ import annotations
 import ctypes
 from collections import deque
 from dataclasses import dataclass
-from threading import RLock
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final
 
 import numpy as np
 
+from allotment._locks import RenewedLock
 from allotment._process import on_shutdown
 from allotment.allocator import SupportsTrim
 from allotment.errors import GuardError, OutOfBoundsError, UseAfterFreeError
@@ -93,7 +93,7 @@ class Guard:
             raise ValueError("a quarantine on the host is in bytes: it has no total to take a part of")
         self.quarantine, self.zone = options.quarantine.resolve(device.total_memory), options.zone
         self._device = device
-        self._lock = RLock()
+        self._lock = RenewedLock()
         self._live: dict[int, _Guarded] = {}
         self._idle: deque[_Guarded] = deque()
         self._idle_bytes = 0
@@ -123,7 +123,7 @@ class Guard:
         """
         self._device.captures.refuse_unsafe("a look at guarded memory")
         self._wait()
-        with self._lock:
+        with self._lock():
             for block in [*self._live.values(), *self._idle]:
                 if not block.is_told:
                     self._note(self._fault_of(block, is_idle=block.ptr not in self._live), block)
@@ -201,7 +201,7 @@ class Guard:
             raise fault
         self._fill(block.base, POISON_BYTE, block.total, *block.stream)
         self._wait()
-        with self._lock:
+        with self._lock():
             self._forget(block)
             block.is_told = False
             self._idle.append(block)
@@ -211,7 +211,7 @@ class Guard:
     def _release(self, keep: int) -> None:
         is_waited_for = False
         while True:
-            with self._lock:
+            with self._lock():
                 if self._idle_bytes <= keep or not self._idle:
                     return
                 block = self._idle.popleft()
@@ -237,7 +237,7 @@ class Guard:
             self._findings.append(fault)
 
     def _tell(self) -> None:
-        with self._lock:
+        with self._lock():
             finding = self._findings.pop(0) if self._findings else None
         if finding is not None:
             raise finding

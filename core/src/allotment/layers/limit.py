@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from threading import RLock
 from typing import TYPE_CHECKING, ClassVar
 
+from allotment._locks import RenewedLock
 from allotment.layers.layer import MemoryShortageError, Place
 from allotment.layers.ledger import HAS_INTERPRETER_LOCK
 from allotment.units import MemoryAmount  # noqa: TC001 - configuration reads the annotation
@@ -65,16 +65,16 @@ class LockedBudget(Budget):
 
     def __init__(self) -> None:
         super().__init__()
-        self._lock = RLock()
+        self._lock = RenewedLock()
 
     def take(self, nbytes: int, limit: int) -> bool:
         """Do as `Budget.take` does."""
-        with self._lock:
+        with self._lock():
             return super().take(nbytes, limit)
 
     def give_back(self, nbytes: int) -> None:
         """Do as `Budget.give_back` does."""
-        with self._lock:
+        with self._lock():
             super().give_back(nbytes)
 
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from threading import RLock
 from typing import TYPE_CHECKING, Final
 
-from allotment import _process
+from allotment._locks import RenewedLock
 from allotment._scope import ScopeStack
 from allotment.layers.onlookers import onlookers
 
@@ -97,19 +96,17 @@ class Meter:
     """
 
     def __init__(self) -> None:
-        self.lock = RLock()
+        self.lock = RenewedLock()
         """Held for each count; reentrant, since a finaliser may free in the middle of anything."""
-        self._opening = RLock()
+        self._opening = RenewedLock()
         self._open = 0
         self._measure = Measure()
         self._blocks: dict[int, _Block] = {}
         self._leaving: set[int] = set()
-        self._is_renewed_in_children = False
 
     def open(self) -> MeasuredScope:
         """Return a new scope."""
-        with self._opening:
-            self._renew_in_children()
+        with self._opening():
             self._open += 1
             if self._open == 1:
                 onlookers.begin(self._measure)
@@ -117,28 +114,19 @@ class Meter:
 
     def close(self, scope: MeasuredScope) -> None:
         """Let a scope count no more."""
-        with self.lock:
+        with self.lock():
             scope.is_open = False
-        with self._opening:
+        with self._opening():
             self._open -= 1
             if self._open == 0:
                 onlookers.end(self._measure)
                 # What is freed from now on is not seen, and its address may be another block's next time.
                 self._blocks.clear()
 
-    def _renew_in_children(self) -> None:
-        """See to it that a child process does not wait for a lock that a thread of its parent held."""
-        if not self._is_renewed_in_children:
-            _process.on_renewal_in_child(self._renew)
-        self._is_renewed_in_children = True
-
-    def _renew(self) -> None:
-        self.lock, self._opening = RLock(), RLock()
-
     def enter(self, account: AccountedAllocator, ptr: int, size: int) -> None:
         """Count a new block in the scopes of the running context."""
         inside = scopes.get()
-        with self.lock:
+        with self.lock():
             if ptr in self._blocks:
                 return
             self._blocks[ptr] = _Block(account, inside)
@@ -152,7 +140,7 @@ class Meter:
 
         The answer is ``None`` if it is not this account that counts it.
         """
-        with self.lock:
+        with self.lock():
             block = self._blocks.get(ptr)
             if block is None:
                 if ptr in self._leaving:
@@ -163,7 +151,7 @@ class Meter:
 
     def keep(self, ptr: int, block: _Block) -> None:
         """Put a block back that could not be freed."""
-        with self.lock:
+        with self.lock():
             self._leaving.discard(ptr)
             if block.scopes:
                 self._blocks[ptr] = block
@@ -171,7 +159,7 @@ class Meter:
     def freed(self, ptr: int, size: int, block: _Block) -> None:
         """Count the free of a block: in its own scopes, and apart in those of whoever freed it."""
         inside, own = scopes.get(), block.scopes
-        with self.lock:
+        with self.lock():
             if not own:
                 self._leaving.discard(ptr)
             for _, scope in own:

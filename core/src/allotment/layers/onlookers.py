@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from threading import RLock
 from typing import TYPE_CHECKING, Final
 from weakref import WeakSet
 
-from allotment import _process
+from allotment._locks import RenewedLock
 
 if TYPE_CHECKING:
     from allotment.layers.accounting import AccountedAllocator
@@ -20,10 +19,9 @@ class Onlookers:
     """
 
     def __init__(self) -> None:
-        self.lock = RLock()
+        self.lock = RenewedLock()
         self._looking: tuple[Wraps, ...] = ()
         self._accounts: WeakSet[AccountedAllocator] = WeakSet()
-        self._is_renewed_in_children = False
 
     def accounts(self) -> tuple[AccountedAllocator, ...]:
         """Return the accounts that are there, of all platforms."""
@@ -31,35 +29,25 @@ class Onlookers:
 
     def watch(self, account: AccountedAllocator) -> None:
         """Tell an account who looks, now and whenever that changes."""
-        with self.lock:
-            self._renew_in_children()
+        with self.lock():
             self._accounts.add(account)
             if self._looking:
                 account.be_seen_by(self._looking)
 
     def begin(self, onlooker: Wraps) -> None:
         """Let somebody look at the calls of all accounts."""
-        with self.lock:
+        with self.lock():
             self._tell((onlooker, *self._looking))
 
     def end(self, onlooker: Wraps) -> None:
         """Let them look no more."""
-        with self.lock:
+        with self.lock():
             self._tell(tuple(each for each in self._looking if each is not onlooker))
 
     def _tell(self, looking: tuple[Wraps, ...]) -> None:
         self._looking = looking
         for account in self.accounts():
             account.be_seen_by(looking)
-
-    def _renew_in_children(self) -> None:
-        """See to it that a child process does not wait for a lock that a thread of its parent held."""
-        if not self._is_renewed_in_children:
-            _process.on_renewal_in_child(self._renew)
-        self._is_renewed_in_children = True
-
-    def _renew(self) -> None:
-        self.lock = RLock()
 
 
 onlookers: Final = Onlookers()

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import deque
 from functools import cache
 from itertools import count
-from threading import RLock
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Final
 from weakref import WeakSet
 
 from allotment import _process
+from allotment._locks import RenewedLock
 from allotment.errors import TraceError
 from allotment.labels import current_label
 from allotment.layers.call_site import capture_site
@@ -60,7 +60,7 @@ class Recorder:
         self.path, self.depth, self.last = path, depth, last
         self.events = 0
         self.failure: TraceError | None = None
-        self._lock = RLock()  # reentrant, since a finaliser may free in the middle of anything
+        self._lock = RenewedLock()  # reentrant, since a finaliser may free in the middle of anything
         self._start = Start(now(), perf_counter_ns())
         self._definitions, self._defined = Definitions(), 0
         self._blocks: dict[int, tuple[AccountedAllocator, int]] = {}
@@ -106,7 +106,7 @@ class Recorder:
 
     def hold(self, account: AccountedAllocator) -> None:
         """Write down the blocks that are live already."""
-        with self._lock:
+        with self._lock():
             source = self._source(account)
             for ptr, size in account.blocks():
                 if ptr not in self._blocks:
@@ -117,13 +117,13 @@ class Recorder:
     def refused(self, account: AccountedAllocator, size: int) -> None:
         """Write down that a request was not met, and see to it that the file holds it."""
         site = capture_site(self.depth)
-        with self._lock:
+        with self._lock():
             row = Row("o", None, self._time(), size, self._source(account), None, self._label(), self._site(site))
             self._put(row)
             self._try(self._write_out)
 
     def _allocated(self, account: AccountedAllocator, ptr: int, size: int, stream: int, site: RawSite) -> None:
-        with self._lock:
+        with self._lock():
             if ptr in self._blocks:
                 return
             number = next(self._numbers)
@@ -134,13 +134,13 @@ class Recorder:
 
     def _leave(self, account: AccountedAllocator, ptr: int) -> tuple[AccountedAllocator, int] | None:
         """Take a block off before its allocator has it back, when another thread may get its address."""
-        with self._lock:
+        with self._lock():
             block = self._blocks.get(ptr)
             return self._blocks.pop(ptr) if block is not None and block[0] is account else None
 
     def _keep(self, ptr: int, block: tuple[AccountedAllocator, int] | None) -> None:
         if block is not None:
-            with self._lock:
+            with self._lock():
                 self._blocks[ptr] = block
 
     def _time(self) -> int:
@@ -158,7 +158,7 @@ class Recorder:
     # Keeping and writing
 
     def _put(self, row: Row) -> None:
-        with self._lock:
+        with self._lock():
             if self._is_closed:
                 return
             self.events += 1
@@ -202,7 +202,7 @@ class Recorder:
         TraceError
             If the file cannot be written.
         """
-        with self._lock:
+        with self._lock():
             rows = (*self._held.values(), *self._rows)
             definitions = tuple(self._definitions.lines())
         file = TraceFile(path)
@@ -213,7 +213,7 @@ class Recorder:
 
     def flush(self) -> None:
         """See to it that the file holds what happened so far."""
-        with self._lock:
+        with self._lock():
             if not self._is_closed:
                 self._try(self._write_out)
 
@@ -225,7 +225,7 @@ class Recorder:
         TraceError
             If it could not be written, now or before.
         """
-        with self._lock:
+        with self._lock():
             if self._is_closed:
                 return
             self._try(self._write_out)
@@ -237,7 +237,7 @@ class Recorder:
 
     def abandon(self) -> None:
         """Leave the file to the parent process, in a child that was forked."""
-        self._lock, self._is_closed = RLock(), True
+        self._is_closed = True
         if self._file is not None:
             self._file.abandon()
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from threading import RLock
 from typing import TYPE_CHECKING, Annotated, ClassVar, Final
 
+from allotment._locks import RenewedLock
 from allotment._process import on_shutdown
 from allotment.layers.layer import Place
 from allotment.layers.recorder import DEFAULT_DEPTH, Recorder
@@ -73,13 +73,13 @@ class SharedRecorders:
     """The recorders of all layers ``trace`` of the process, by file, until it exits."""
 
     def __init__(self) -> None:
-        self._lock = RLock()
+        self._lock = RenewedLock()
         self._recorders: dict[Path, Recorder] = {}
 
     def find(self, options: TraceOptions) -> Recorder:
         """Return the recorder that writes to a file, made if it is not there."""
         path = Path(options.path).absolute()
-        with self._lock:
+        with self._lock():
             if path not in self._recorders:
                 if not self._recorders:
                     on_shutdown(self.close)
@@ -88,7 +88,7 @@ class SharedRecorders:
 
     def close(self) -> None:
         """Finish all files; a layer that is asked for later begins its file anew."""
-        with self._lock:
+        with self._lock():
             recorders, self._recorders = self._recorders, {}
         for recorder in recorders.values():
             recorder.close()

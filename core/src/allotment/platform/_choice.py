@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from threading import RLock
 from typing import TYPE_CHECKING, Final
 
 from allotment import configuration
+from allotment._locks import RenewedLock
 from allotment.errors import ConfigError, PlatformUnavailableError
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ class Choice:
     def __init__(self, source: Callable[[], tuple[str, str]] = configured_platform) -> None:
         self._source = source
         self.in_force: Platform | None = None
-        self._lock = RLock()
+        self._lock = RenewedLock()
         self._chosen: Platform | None = None
         self._uses: list[PlatformToken] = []
 
@@ -115,7 +115,7 @@ class Choice:
         return self._choose_once() if platform is None else platform
 
     def _choose_once(self) -> Platform:
-        with self._lock:
+        with self._lock():
             if self.in_force is None:
                 self._chosen = self.in_force = choose(*self._source())
             return self.in_force
@@ -123,7 +123,7 @@ class Choice:
     def use(self, platform: Platform) -> PlatformToken:
         """Put a platform in force until the token goes to `reset`."""
         token = PlatformToken(platform)
-        with self._lock:
+        with self._lock():
             self._uses.append(token)
             self.in_force = platform
         return token
@@ -136,7 +136,7 @@ class Choice:
         ValueError
             If it has ended before.
         """
-        with self._lock:
+        with self._lock():
             if token not in self._uses:
                 raise ValueError("this use of a platform has ended already")
             self._uses.remove(token)
@@ -144,7 +144,7 @@ class Choice:
 
     def close(self) -> None:
         """Forget the platform that was chosen and all uses; the next call chooses anew."""
-        with self._lock:
+        with self._lock():
             self._uses.clear()
             self._chosen = self.in_force = None
 

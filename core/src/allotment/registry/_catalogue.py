@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import is_dataclass
-from threading import RLock
 from typing import TYPE_CHECKING, Any
 
+from allotment._locks import RenewedLock
 from allotment.registry._compatibility import CORE, running_version
 from allotment.registry._discovery import discover
 from allotment.registry._loading import load_object
@@ -70,7 +70,7 @@ class Catalogue:
     ) -> None:
         self._group, self._noun, self._problem_of, self._builtin = group, noun, problem_of, builtin
         self._policy, self._core_version = policy, core_version
-        self._lock = RLock()
+        self._lock = RenewedLock()
         self._found: tuple[PluginRecord, ...] | None = None
         self._tried: dict[PluginKey, PluginRecord] = {}
         """The records of members that were asked for."""
@@ -84,7 +84,7 @@ class Catalogue:
 
     def records(self) -> tuple[PluginRecord, ...]:
         """Return the record of every member as metadata and lists have it. Imports nothing."""
-        with self._lock:
+        with self._lock():
             if self._found is None:
                 version = running_version() if self._core_version is None else self._core_version
                 own = (self._own_record(name, version) for name in self._builtin)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from threading import RLock
 from typing import TYPE_CHECKING, Any
 
+from allotment._locks import RenewedLock
 from allotment.registry._policy import PluginPolicy
 from allotment.registry._registry import Registry
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from allotment.registry._record import PluginKind, PluginRecord
 
-_lock = RLock()
+_lock = RenewedLock()
 _current: Registry | None = None
 
 
@@ -23,7 +23,7 @@ def current() -> Registry:
     global _current
     registry = _current
     if registry is None:
-        with _lock:
+        with _lock():
             registry = _current = _current or Registry(policy=configured_policy)
     return registry
 
@@ -32,19 +32,19 @@ def current() -> Registry:
 def use(registry: Registry) -> Iterator[Registry]:
     """Put another registry in force, in every thread, for the length of a ``with`` block."""
     global _current
-    with _lock:
+    with _lock():
         previous, _current = _current, registry
     try:
         yield registry
     finally:
-        with _lock:
+        with _lock():
             _current = previous
 
 
 def reset() -> None:
     """Forget the registry in force, with all that was loaded, registered and observed."""
     global _current
-    with _lock:
+    with _lock():
         _current = None
 
 

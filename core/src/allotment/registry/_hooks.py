@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import dataclass, is_dataclass
 from functools import partial
-from threading import RLock
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, get_type_hints
 from weakref import WeakSet
 
+from allotment._locks import RenewedLock
+from allotment._names import normalise_name
 from allotment.errors import ObserverError, ObserverWarning
 from allotment.registry._compatibility import running_version
 from allotment.registry._discovery import discover
 from allotment.registry._loading import describe_exception, load_object
 from allotment.registry._policy import PluginPolicy
-from allotment.registry._record import PluginStatus
+from allotment.registry._record import PluginOrigin, PluginRecord, PluginStatus
 from allotment.registry._resolution import apply_policy
 
 if TYPE_CHECKING:
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     from pluggy import HookImpl
 
     from allotment.registry._hookspecs import ObserverManager
-    from allotment.registry._record import PluginKey, PluginRecord
+    from allotment.registry._record import PluginKey
 
 OBSERVERS: Final = "allotment.observers"
 """The group of entry points of observers: an object with hooks, or a class that is called without arguments."""
@@ -39,11 +41,33 @@ class Observed(Protocol):
         """Take note of it."""
 
 
+@dataclass(frozen=True, slots=True)
+class Configurable:
+    """An observer, as far as it can be configured.
+
+    Parameters
+    ----------
+    record
+        Its record.
+    options_type
+        The dataclass of its options; ``None`` if it declares none, or could not be imported.
+    """
+
+    record: PluginRecord
+    options_type: type[Any] | None
+
+    @property
+    def is_known(self) -> bool:
+        """Whether it can be told what it takes, even if it could be imported and then not made."""
+        return self.record.status is PluginStatus.LOADED or self.options_type is not None
+
+
 class HookBus:
     """The observers of one registry.
 
     An observer is an object with methods named as the hooks; each takes the hook's arguments, or fewer of them, by
-    name. pluggy is imported with the first one.
+    name. Its attribute ``Options``, if it has one, is the dataclass of what can be configured about it. pluggy is
+    imported with the first observer.
 
     Parameters
     ----------
@@ -58,15 +82,20 @@ class HookBus:
         The hooks that somebody observes: the one thing to read on the hot path. It is replaced, never changed.
     """
 
-    __slots__ = ("_core_version", "_installed", "_loaded", "_lock", "_manager", "_policy", "_watching", "observed")
+    __slots__ = (
+        *("_core_version", "_installed", "_loaded", "_lock", "_manager", "_options", "_policy", "_watching"),
+        "observed",
+    )
 
     def __init__(self, policy: Callable[[], PluginPolicy] = PluginPolicy, core_version: str | None = None) -> None:
         self._policy = policy
         self._core_version = core_version
-        self._lock = RLock()
+        self._lock = RenewedLock()
         self._manager: ObserverManager | None = None
         self._installed: tuple[PluginRecord, ...] | None = None
         self._loaded: dict[PluginKey, PluginRecord] = {}
+        self._options: dict[str, type[Any] | None] = {}
+        """What each observer declares, by the name that pluggy has for it."""
         self._watching: WeakSet[Observed] = WeakSet()
         self.observed: frozenset[str] = frozenset()
 
@@ -78,17 +107,19 @@ class HookBus:
         observer
             An object with at least one method named as a hook.
         name
-            What errors and warnings call it.
+            What errors and warnings call it, and the name of its table ``[plugins.NAME]``.
 
         Raises
         ------
         ObserverError
-            If it is a class, is registered already, has no hook, has one that does not exist, or takes an argument
-            that the hook does not give. Nothing of it is registered then.
+            If it is a class, is registered already, has no hook, has one that does not exist, takes an argument
+            that the hook does not give, or has ``Options`` that are no dataclass or cannot be read. Nothing of it is
+            registered then.
         """
-        with self._lock:
+        with self._lock():
             manager = self._manager or _new_manager()
             _check_hooks(observer, manager)
+            options = _options_of(observer)
             if manager.is_registered(observer):
                 raise ObserverError(observer=_named(observer), problem="it is registered already")
             try:
@@ -98,6 +129,8 @@ class HookBus:
                 if manager.is_registered(observer):
                     manager.unregister(observer)
                 raise ObserverError(observer=_named(observer), problem=" ".join(str(error).split())) from error
+            if name is not None:
+                self._options[name] = options
             self._install(manager)
 
     def unregister(self, observer: object) -> None:
@@ -108,10 +141,11 @@ class HookBus:
         ObserverError
             If it is not registered.
         """
-        with self._lock:
+        with self._lock():
             manager = self._manager
             if manager is None or not manager.is_registered(observer):
                 raise ObserverError(observer=_named(observer), problem="it is not registered")
+            self._options.pop(manager.get_name(observer) or "", None)
             manager.unregister(observer)
             self._install(manager)
 
@@ -120,7 +154,7 @@ class HookBus:
 
         Installed observers are loaded now, if they were not.
         """
-        with self._lock:
+        with self._lock():
             self.load_observers()
             self._watching.add(observed)
             return not BLOCKS.isdisjoint(self.observed)
@@ -145,7 +179,7 @@ class HookBus:
 
     def records(self) -> tuple[PluginRecord, ...]:
         """Return the record of every observer that is installed. Imports nothing."""
-        with self._lock:
+        with self._lock():
             if self._installed is not None:
                 return self._installed
             return tuple(self._loaded.get(record.key, record) for record in self._find())
@@ -155,14 +189,22 @@ class HookBus:
 
         A broken one is a record with the reason, and does not hinder the others.
         """
-        with self._lock:
+        with self._lock():
             if self._installed is None:
                 self._installed = tuple(self._load(record) for record in self._find())
             return self._installed
 
+    def configurable(self) -> tuple[Configurable, ...]:
+        """Return every observer that has a name, installed or registered, after loading those that are installed."""
+        with self._lock():
+            installed = self.load_observers()
+            added = self._options.keys() - {record.qualified_name for record in installed}
+            records = (*installed, *map(_registered_record, sorted(added)))
+            return tuple(Configurable(record, self._options.get(record.qualified_name)) for record in records)
+
     def refresh(self) -> None:
         """Scan the metadata again when it is next needed. What is registered stays; what failed is tried again."""
-        with self._lock:
+        with self._lock():
             self._installed = None
 
     def _find(self) -> tuple[PluginRecord, ...]:
@@ -178,6 +220,7 @@ class HookBus:
         if record.error is not None:
             return record
         try:
+            self._options[record.qualified_name] = _options_of(observer)  # known also if it cannot be made
             self.register(observer() if isinstance(observer, type) else observer, record.qualified_name)
         except KeyboardInterrupt:
             raise
@@ -228,6 +271,27 @@ def _check_hooks(observer: object, manager: ObserverManager) -> None:
         )
     if not named:
         raise ObserverError(observer=_named(observer), problem="it has no hook", accepted=manager.hooks)
+
+
+def _options_of(observer: object) -> type[Any] | None:
+    """Return the dataclass of what can be configured about an observer; ``None`` if it declares none."""
+    options = getattr(observer, "Options", None)
+    if options is None:
+        return None
+    if not (isinstance(options, type) and is_dataclass(options)):
+        raise ObserverError(observer=_named(observer), problem=f"its Options are {options!r}, not a dataclass")
+    try:
+        get_type_hints(options)
+    except NameError as error:
+        problem = f"the annotations of its Options cannot be read: {error}"
+        raise ObserverError(observer=_named(observer), problem=problem) from error
+    return options
+
+
+def _registered_record(name: str) -> PluginRecord:
+    return PluginRecord(
+        name=normalise_name(name), reference=name, origin=PluginOrigin.RUNTIME, status=PluginStatus.LOADED
+    )
 
 
 def _named(observer: object) -> str:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import importlib
 import re
 from dataclasses import dataclass
-from threading import RLock
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
+from allotment._locks import RenewedLock
 from allotment._names import normalise_name
 from allotment.allocator import Availability
 from allotment.errors import PluginConflictError, PluginError, UnknownAllocatorError
@@ -26,6 +26,7 @@ from allotment.registry._resolution import apply_policy, mark_conflicts, refusal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from threading import RLock
 
     from allotment.device import Device
     from allotment.registry._record import PluginKey
@@ -91,8 +92,8 @@ class Registry:
         self._builtin = dict(builtin)
         self._policy = policy
         self._core_version = core_version
-        self._lock = RLock()
-        self._loading: dict[PluginKey, RLock] = {}
+        self._lock = RenewedLock()
+        self._loading: dict[PluginKey, RenewedLock] = {}
         self._table: _Table | None = None
         self.hooks = HookBus(policy, core_version)
         self.layers = LayerCatalogue(policy, core_version)
@@ -145,7 +146,7 @@ class Registry:
         importlib.invalidate_caches()
         for others in (self.layers, self.bridges, self.hooks):
             others.refresh()
-        with self._lock:
+        with self._lock():
             if self._table is not None:
                 self._table = _carry_over(self._table, self._scan())
 
@@ -215,7 +216,7 @@ class Registry:
         normal = _checked_name(name)
         record = PluginRecord(name=normal, reference=_reference(factory), origin=PluginOrigin.RUNTIME)
         plugin = checked_plugin(record, factory)
-        with self._lock:
+        with self._lock():
             self._known()
             if not replace:
                 self._refuse_taken(normal)
@@ -231,7 +232,7 @@ class Registry:
             If no allocator of that name was registered.
         """
         key = (normalise_name(name), None)
-        with self._lock:
+        with self._lock():
             table = self._known()
             if key not in table.records:
                 registered = tuple(name for name, distribution in table.records if distribution is None)
@@ -255,7 +256,7 @@ class Registry:
     def _known(self) -> _Table:
         table = self._table
         if table is None:
-            with self._lock:
+            with self._lock():
                 table = self._table
                 if table is None:
                     table = self._table = self._scan()
@@ -272,13 +273,13 @@ class Registry:
         return _Table({record.key: record for record in (*discover(GROUP, version), *builtin)}, {})
 
     def _put(self, record: PluginRecord, plugin: Plugin | None) -> None:
-        with self._lock:
+        with self._lock():
             self._table = self._known().having(record, plugin)
 
     def _being_loaded(self, key: PluginKey) -> RLock:
         """Return the lock of one plugin's import, so that threads wait for it, and no import waits for another."""
-        with self._lock:
-            return self._loading.setdefault(key, RLock())
+        with self._lock():
+            return self._loading.setdefault(key, RenewedLock())()
 
 
 def _carry_over(old: _Table, new: _Table) -> _Table:

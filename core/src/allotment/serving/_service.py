@@ -7,12 +7,14 @@ import socket
 import sys
 from contextlib import suppress
 from socketserver import BaseServer
-from threading import RLock, Thread, current_thread
+from threading import Thread, current_thread
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 
 from allotment import _process
+from allotment._locks import RenewedLock
 
 if TYPE_CHECKING:
+    from threading import RLock
     from types import TracebackType
 
 Socket: TypeAlias = socket.socket
@@ -126,15 +128,15 @@ class _Services:
 
     def __init__(self) -> None:
         self.open: tuple[Service, ...] = ()
-        self._lock = RLock()
+        self._lock = RenewedLock()
         self._is_installed = False
 
     def guard(self) -> RLock:
         """Return the lock of this package's state; a forked child gets one of its own."""
         if not self._is_installed:
-            with self._lock:
+            with self._lock():
                 self._install()
-        return self._lock
+        return self._lock()
 
     def add(self, service: Service) -> None:
         """Note a service that is opened."""
@@ -155,7 +157,6 @@ class _Services:
 
     def abandon_all(self) -> None:
         """Forget everything: this process is a forked child."""
-        self._lock = RLock()  # another thread of the parent may have held it
         abandoned, self.open = self.open, ()
         for service in abandoned:
             service.abandon()

@@ -95,7 +95,7 @@ def test_driver_calls_are_left_out_with_a_note_where_they_are_not_counted(run):
     [
         ("log.csv", b"Thread,Time,Action,Pointer,Size,Stream\n1,15:47:02.8,allocate,0x1,4096,0\n"),
         ("snapshot.pickle", pickle.dumps({"device_traces": [[{"action": "alloc", "addr": 1, "size": 4096}]]})),
-        ("run.csv.gz", gzip.compress(b"op,id,size,stream\na,0,4096,0\n")),
+        ("run.csv.gz", gzip.compress(b"op,id,size,stream\na,0,4096,0\n", mtime=0)),
         ("umpire.stats", b'{"kind":"replay","event":"allocate","payload":{"size":4096},"result":{"memory_ptr":"0x1"}}'),
     ],
 )

@@ -139,7 +139,9 @@ class TorchCachingAllocator:
         if device.is_cpu:
             return Availability(ok=False, reason="it is PyTorch's memory of CUDA devices")
         if find_spec("torch") is None:
-            return Availability(ok=False, reason="PyTorch is not installed: see https://pytorch.org/get-started")
+            return Availability(
+                ok=False, reason="PyTorch is not installed: see https://pytorch.org/get-started/locally/"
+            )
         if device.platform.name != "cuda":
             reason = f"PyTorch's memory is of real devices, and this one is of the platform {device.platform.name!r}"
             return Availability(ok=False, reason=reason)

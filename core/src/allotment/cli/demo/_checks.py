@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -145,6 +146,7 @@ def _copies(bench: Bench) -> Iterator[tuple[str, bool]]:
 
 def _accounts(bench: Bench) -> Iterator[tuple[str, bool]]:
     accounts = get_allocator(None, bench.device)
+    gc.collect()  # what failed before, here or in another allocator's trial, may hold arrays in a cycle
     before = accounts.statistics()
     block = empty(1000, np.uint8, bench.device)
     held = accounts.statistics()

@@ -10,6 +10,7 @@ from functools import partial, wraps
 from inspect import signature
 from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, Protocol, TypeAlias, TypeVar, cast
 
+from allotment._locks import RenewedLock
 from allotment._wording import nearest
 from allotment.errors import PlatformError
 from allotment.platform._values import CaptureMode, StridedMemory
@@ -116,7 +117,7 @@ class Journal:
     """What calls go through: one at a time, logged, failing where a test wants it or after a fault."""
 
     def __init__(self) -> None:
-        self.lock = threading.RLock()
+        self.lock = RenewedLock()
         self.thread = _Thread()
         self.log = CallLog()
         self.record = self.log.entries.append
@@ -237,7 +238,7 @@ def call(
         def recorded(self: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
             journal = self._journal
             kept = _without_owners(args) if takes_arrays else args
-            with journal.lock:
+            with journal.lock():
                 device, busy = journal.thread.device, journal.busy
                 if busy and can_wait:
                     journal.postponed.append((partial(recorded, self, *args, **kwargs), device))

@@ -72,12 +72,12 @@ class Simulation:
         times
             How many calls fail, one after the other.
         """
-        with self._journal.lock:
+        with self._journal.lock():
             self._journal.fail(call_name, nth, code, times)
 
     def stop_failing(self) -> None:
         """Forget the failures that were asked for and did not come yet."""
-        with self._journal.lock:
+        with self._journal.lock():
             self._journal.stop_failing()
 
     def contexts(self) -> frozenset[int]:
@@ -99,12 +99,12 @@ class Simulation:
 
     def hold(self, stream: int, ordinal: int | None = None) -> None:
         """Keep later work of a stream in its queue until it is released or synchronised with."""
-        with self._journal.lock:
+        with self._journal.lock():
             self._streams.hold(self._stream(stream, ordinal))
 
     def release(self, stream: int, ordinal: int | None = None) -> None:
         """Stop keeping work of a stream, and do what was kept."""
-        with self._journal.lock:
+        with self._journal.lock():
             self._streams.release(self._stream(stream, ordinal))
 
     @contextmanager
@@ -124,7 +124,7 @@ class Simulation:
         PlatformError
             ``cudaErrorIllegalAddress``, with which every later call that needs the GPU fails too.
         """
-        with self._journal.lock:
+        with self._journal.lock():
             try:
                 self._access.check_ordinal(ordinal)
                 self._access.check_kernel(ordinal, ptr, nbytes)
@@ -140,7 +140,7 @@ class Simulation:
         PlatformError
             ``SIGSEGV``. Nothing is remembered.
         """
-        with self._journal.lock:
+        with self._journal.lock():
             try:
                 self._access.check_host(ptr, nbytes, any_device_works=self._streams.has_work)
             except Refused as refused:
@@ -161,7 +161,7 @@ class Simulation:
             If the stream belongs to another device, a capture rules it out, or an earlier kernel faulted. As a call of
             the driver, it leaves `peek_last_error` as it is.
         """
-        with self._journal.lock:
+        with self._journal.lock():
             try:
                 self._journal.admit("launch", after_fault=False)
                 queue = self._kernel_stream(stream, ordinal)
@@ -172,7 +172,7 @@ class Simulation:
 
     def managed_state(self, ptr: int) -> ManagedState | None:
         """Return what was advised about the managed memory at an address; ``None`` for other addresses."""
-        with self._journal.lock:
+        with self._journal.lock():
             block = self._memory.allocations.around(ptr)
             return None if block is None else block.managed
 
@@ -187,7 +187,7 @@ class Simulation:
 
     def close(self) -> None:
         """Give the host memory behind all addresses back. Nothing may be used afterwards."""
-        with self._journal.lock:
+        with self._journal.lock():
             self._streams.abandon()
             self._exchange.close()
             self._memory.close()
