@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from benchmarks import access, bridges, caching, foundation, layers, report, two_gpus
+from benchmarks import access, bridged_tensors, bridges, caching, foundation, layers, report, two_gpus
 from benchmarks.allocators import suite as allocators
 from benchmarks.training import suite as training
 
@@ -17,6 +17,7 @@ SUITES = {
     "caching": caching,
     "layers": layers,
     "bridges": bridges,
+    "tensors": bridged_tensors,
     "grants": two_gpus,
 }
 """What is compared within this process, by the name of the page that tells it."""

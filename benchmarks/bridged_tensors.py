@@ -26,6 +26,8 @@ CONTENDERS = {
     "replace, al caching": ("replace", "caching"),
     "replace, al mempool": ("replace", "mempool"),
 }
+ROUNDS = 3
+"""How often each process is run: in turn, since a machine may be slower for some seconds."""
 TENSOR, PAIR = "PyTorch: torch.empty(256), created and destroyed", "PyTorch: caching_allocator_alloc and _delete, 256 B"
 
 
@@ -34,20 +36,24 @@ def comparisons() -> Iterator[Comparison]:
     missing: dict[str, str] = {}
     if not al.get_cuda_devices() or not imported("torch", missing):
         return
-    found: dict[str, dict[str, Figure]] = {}
-    for name, (mode, allocator) in CONTENDERS.items():
+    found: dict[str, list[dict[str, Figure]]] = {}
+    for name in ROUNDS * [*CONTENDERS]:
         try:
-            found[name] = _measure(name, mode, allocator)
+            found.setdefault(name, []).append(_measure(name, *CONTENDERS[name]))
         except RuntimeError as error:
             missing[name] = str(error)
     budgets = {"replace, al caching": (Budget(at_most=1.0, reference=OWN),)}
     for title in (TENSOR, PAIR):
         yield Comparison(
             title=title,
-            figures=tuple(figures[title] for figures in found.values()),
+            figures=tuple(_median([figures[title] for figures in rounds]) for rounds in found.values()),
             budgets={name: budget for name, budget in budgets.items() if name in found and OWN in found},
             missing=missing,
         )
+
+
+def _median(figures: list[Figure]) -> Figure:
+    return sorted(figures, key=lambda figure: figure.ns)[len(figures) // 2]
 
 
 def _measure(name: str, mode: str, allocator: str) -> dict[str, Figure]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import allotment as al
-from benchmarks import bridged_arrays, bridged_tensors
+from benchmarks import bridged_arrays
 from benchmarks.contenders import FreeList, cupy_pair, drawing, imported
 from benchmarks.measurement import Budget, Comparison, compare
 
@@ -30,7 +30,6 @@ def comparisons() -> Iterator[Comparison]:
     if imported("rmm", missing):
         for label, size in SIZES.items():
             yield rmm_pairs(label, size)
-    yield from bridged_tensors.comparisons()
 
 
 # CuPy

@@ -56,7 +56,7 @@ def main() -> int:
             failed = bool(run_tests([f"--junitxml={results}", "-o", "junit_family=xunit1"]))
             outcomes = read_outcomes([results])
     demo = run_demo()
-    write(arguments.out, outcomes, demo)
+    write(arguments.out, outcomes, demo, parts=len(arguments.results or [1]))
     return int(failed or demo["exit_code"] != 0)
 
 
@@ -102,7 +102,7 @@ def outcome_of(case: ET.Element, place: str) -> str:
     return "passed" if skipped is None else f"skipped: {skipped.get('message', '')}"
 
 
-def write(folder: Path, outcomes: dict[str, Counter[str]], demo: dict[str, object]) -> None:
+def write(folder: Path, outcomes: dict[str, Counter[str]], demo: dict[str, object], parts: int) -> None:
     """Write the outcome as JSON and as a page, named for the number of devices."""
     about = about_this_run()
     name = f"{len(about['devices'])}-gpu"
@@ -110,11 +110,11 @@ def write(folder: Path, outcomes: dict[str, Counter[str]], demo: dict[str, objec
     found = {"about": about, "tests": {suite: dict(counts) for suite, counts in outcomes.items()}, "demo": demo}
     (folder / f"{name}.json").write_text(json.dumps(found, indent=1) + "\n")
     page = folder / f"{name}.md"
-    page.write_text(page_of(about, outcomes, demo))
+    page.write_text(page_of(about, outcomes, demo, parts))
     print(page.read_text())
 
 
-def page_of(about: dict[str, object], outcomes: dict[str, Counter[str]], demo: dict[str, object]) -> str:
+def page_of(about: dict[str, object], outcomes: dict[str, Counter[str]], demo: dict[str, object], parts: int) -> str:
     """Return the page."""
     devices, packages = about["devices"], about["packages"]
     assert isinstance(devices, list)
@@ -122,7 +122,8 @@ def page_of(about: dict[str, object], outcomes: dict[str, Counter[str]], demo: d
     lines = [
         f"# On {' and '.join(devices)}",
         "",
-        f"Written by `python3 dev gpu-test` on {datetime.now(UTC):%Y-%m-%d %H:%M} UTC.",
+        f"Written by `python3 dev gpu-test` on {datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
+        + (f", of tests that ran in {parts} parts." if parts > 1 else "."),
         "",
         f"CUDA runtime {about['cuda_runtime']}, driver {about['cuda_driver']}; Python {about['python']}; "
         + ", ".join(f"{package} {version}" for package, version in packages.items())

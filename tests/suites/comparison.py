@@ -57,7 +57,7 @@ class Comparison:
     accounts
         What was drawn from Allotment.
     failures
-        What pytest said of the tests that failed in both ways, and how often.
+        What pytest said, without Allotment, of the tests that failed in both ways, and how often.
     """
 
     suite: Suite
@@ -115,7 +115,7 @@ def _differences(
 
 def _failures(without: Mapping[str, Result], with_bridge: Mapping[str, Result]) -> Counter[str]:
     both = (test for test, result in with_bridge.items() if {result.outcome, _outcome(without, test)} <= FAILED)
-    return Counter(with_bridge[test].why.split(" / ")[0] for test in both)
+    return Counter(without[test].why.split(" / ")[0] for test in both)
 
 
 def _outcome(results: Mapping[str, Result], test: str) -> str:

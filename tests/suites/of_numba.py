@@ -28,20 +28,18 @@ def _prepare(scratch: Path) -> Path:
 
 
 def _overlay(scratch: Path) -> Path:
-    """Return the package's tests; of a package without them, those of a copy that has them."""
-    own = _package() / "numba" / "cuda" / "tests"
-    if own.exists():
-        return own
+    """Return the tests, in a copy of the package, which is published without them."""
     copy = scratch / "overlay" / "numba_cuda"
     tests = copy / "numba" / "cuda" / "tests"
     if not tests.exists():
-        shutil.copytree(_package(), copy, dirs_exist_ok=True)
+        shutil.copytree(_package(), copy, ignore=shutil.ignore_patterns("tests"))
         shutil.copytree(STORE / "numba" / "tests", tests)
+        shutil.copy(STORE / "numba" / "testing" / "conftest.py", tests)
     return tests
 
 
 def _paths(scratch: Path) -> tuple[Path, ...]:
-    return tuple(folder for folder in (scratch / "overlay", scratch / "site") if folder.exists())
+    return scratch / "overlay", scratch / "site"
 
 
 SUITE = Suite(

@@ -106,7 +106,12 @@ def _failures(comparison: Comparison) -> list[str]:
     if not comparison.failures:
         return []
     most = [f"- {count} × `{_quotable(why)}`" for why, count in comparison.failures.most_common(MOST_FAILURES)]
-    return [f"Failed in both ways: {comparison.failures.total()}. What most of them say:", "", *most, ""]
+    return [
+        f"Failed in both ways: {comparison.failures.total()}. What most of them say without Allotment:",
+        "",
+        *most,
+        "",
+    ]
 
 
 def _quotable(text: str) -> str:

@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from tests.suites.suite import STORE
 
 CUPY = ("https://github.com/cupy/cupy", "v14.2.0", ("pyproject.toml", "tests/conftest.py", "tests/cupy_tests"))
-NUMBA = ("https://github.com/NVIDIA/numba-cuda", "v0.30.4", ("numba_cuda/numba/cuda/tests",))
+NUMBA = ("https://github.com/NVIDIA/numba-cuda", "v0.30.4", ("numba_cuda/numba/cuda/tests", "testing/conftest.py"))
 
 NEEDED = ("filecheck", "cffi", "pycparser", "psutil", "numpy==2.4.6")
 """What Numba's tests import beside Numba, and the newest NumPy that has all that Numba-CUDA asks for."""

@@ -36,11 +36,11 @@ def make_manager(driver, sim):
 
     contexts = []
 
-    def make(number=0, allocator=None):
+    def make(number=0, device=None):
         class Context(SimpleNamespace):
             """What a memory manager is told of a context."""
 
-        contexts.append(Context(device=SimpleNamespace(id=number)))
+        contexts.append(Context(device=device or SimpleNamespace(id=number)))
         manager = AllotmentNumbaManager(context=contexts[-1])
         manager.initialize()
         return manager

@@ -203,3 +203,13 @@ def test_a_free_keeps_order_with_all_streams_of_numba(make_manager, sim, name):
     before = len(sim.calls)
     del pointer
     assert any("ecord" in str(call) for call in list(sim.calls)[before:])
+
+
+def test_a_context_that_somebody_else_opened_may_have_the_driver_s_device(make_manager):
+    class CUdevice:
+        def __int__(self):
+            return 1
+
+    pointer = make_manager(device=CUdevice()).memalloc(100)
+    assert sum(stats.current for stats in al.memory_stats("cuda:1")["cuda:1"].values()) == 100
+    del pointer

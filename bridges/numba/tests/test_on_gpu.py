@@ -51,7 +51,7 @@ print(used(), al.get_allocator("{name}", "cuda:0").statistics().allocations > 0)
     assert lines_of(script) == ["True 8000", "8000 200.0", "0 True"]
 
 
-def test_a_host_argument_of_a_kernel_is_copied_to_memory_of_ours(lines_of):
+def test_a_host_argument_of_a_kernel_leaves_nothing_behind(lines_of):
     script = """
 al.install("numba", allocator="caching")
 from numba import cuda
@@ -64,10 +64,9 @@ values = np.arange(256.0)
 double[1, 256](values)
 cuda.synchronize()
 gc.collect()
-stats = al.get_allocator("caching", "cuda:0").statistics()
-print(values[255], used(), stats.allocations > 0)
+print(values[255], used())
 """
-    assert lines_of(script) == ["510.0 0 True"]
+    assert lines_of(script) == ["510.0 0"]
 
 
 def test_the_environment_alone_is_enough(lines_of):

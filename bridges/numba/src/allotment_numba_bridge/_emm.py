@@ -51,6 +51,11 @@ class AllotmentNumbaManager(GetIpcHandleMixin, HostOnlyCUDAMemoryManager):  # ty
         """The version of the interface that this is."""
         return 1
 
+    @property
+    def _ordinal(self) -> int:
+        device = self.context.device  # a context of somebody else may have the driver's own, which is its number
+        return int(getattr(device, "id", device))
+
     def initialize(self) -> None:
         """Prepare the context for use; may be called often, and after `reset`."""
         if not self.deallocations.memory_capacity:
@@ -77,7 +82,7 @@ class AllotmentNumbaManager(GetIpcHandleMixin, HostOnlyCUDAMemoryManager):  # ty
         return MemoryPointer(weakref.proxy(self.context), pointer, size, finalizer=self._finaliser(block))
 
     def _allocate(self, delivery: Delivery, size: int) -> Block:
-        device = delivery.device(int(self.context.device.id))
+        device = delivery.device(self._ordinal)
         account, stream = delivery.account(device), delivery.stream(device, NULL_STREAM)
         try:
             return Block(delivery, account, account.allocate_on(size, stream), size, stream)
@@ -120,7 +125,7 @@ class AllotmentNumbaManager(GetIpcHandleMixin, HostOnlyCUDAMemoryManager):  # ty
         delivery = self.delivery
         if delivery is None:
             return driver.NumbaCUDAMemoryManager.get_memory_info(self)
-        info = delivery.device(int(self.context.device.id)).memory_info
+        info = delivery.device(self._ordinal).memory_info
         return MemoryInfo(free=info.free, total=info.total)
 
     def get_ipc_handle(self, memory: Any) -> Any:

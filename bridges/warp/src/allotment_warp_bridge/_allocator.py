@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from allotment import InvalidPointerError, MemoryKind, OutOfMemoryError
@@ -11,14 +10,6 @@ from allotment.bridges import captured_unknown_to_us
 
 if TYPE_CHECKING:
     from allotment import AccountedAllocator, Delivery, Device, Stream
-
-
-@dataclass(frozen=True, slots=True)
-class _Ours:
-    """What made a block: the accounts of an allocator, for the work of a stream."""
-
-    account: AccountedAllocator
-    stream: Stream
 
 
 class AllotmentWarpAllocator:
@@ -51,10 +42,10 @@ class AllotmentWarpAllocator:
     def __init__(self, device: Any, delivery: Delivery, kinds: Any) -> None:
         self.device = device
         self._delivery = delivery
-        self._kinds = kinds
+        self._kinds = {kind: kinds[kind.name] for kind in MemoryKind}
         self._makers: dict[int, Any] = {}
-        """What made each block; an allocator of Warp's own, of memory that belongs to a graph."""
-        self._late: deque[tuple[_Ours, int, int]] = deque()
+        """What made each block: accounts and a stream; Warp's own allocator, of memory that belongs to a graph."""
+        self._late: deque[tuple[AccountedAllocator, int, int, Stream]] = deque()
         delivery.tells_streams = False  # Warp's own pool frees in the order of the null stream
 
     def __repr__(self) -> str:
@@ -72,19 +63,17 @@ class AllotmentWarpAllocator:
         account = self._delivery.account(self._ours)
         # Warp takes device memory to be reached with peer access, and mapped memory is reached by its mapping alone.
         kind = MemoryKind.UNKNOWN if account.traits.mapped else account.memory_kind
-        return self._kinds[kind.name]
+        return self._kinds[kind]
 
-    def _is_graph_s(self) -> bool:
-        """Return whether an allocation would be part of a graph that Warp, or another library, captures."""
-        # Where Allotment knows of a capture, nothing is asked: a question about the null stream could end it.
-        if self._ours.is_capturing:
-            return False
-        return bool(self.device.captures) or captured_unknown_to_us(self._stream)
-
-    @property
-    def _stream(self) -> Stream:
+    def _current_stream(self, device: Device) -> Stream:
         theirs = self.device.stream
-        return self._delivery.stream(self._ours, theirs.cuda_stream or 0, theirs)
+        return self._delivery.stream(device, theirs.cuda_stream or 0, theirs)
+
+    def _is_graph_s(self, stream: Stream) -> bool:
+        """Return whether work on a stream would be part of a graph that Warp, or another library, captures."""
+        if self.device.captures:
+            return not stream.device.is_capturing
+        return captured_unknown_to_us(stream)
 
     def allocate(self, size_in_bytes: int) -> int:
         """Return a new block for the work of Warp's current stream of the device.
@@ -94,21 +83,23 @@ class AllotmentWarpAllocator:
         RuntimeError
             As Warp's own allocators raise it, if the memory is not to be had; the cause is Allotment's error.
         """
-        if self._is_graph_s():
+        ours = self._ours
+        stream = self._current_stream(ours)
+        if self._is_graph_s(stream):
             own = self.device.current_allocator
             ptr = int(own.allocate(size_in_bytes))
             self._makers[ptr] = own
             return ptr
         if self._late:
             self.settle()
-        account, stream = self._delivery.account(self._ours), self._stream
+        account = self._delivery.account(ours)
         try:
             ptr = account.allocate_on(size_in_bytes, stream)
         except OutOfMemoryError as error:
             message = f"Failed to allocate {size_in_bytes} bytes on device '{self.device!s}': {error}"
             raise RuntimeError(message) from error
         if ptr:
-            self._makers[ptr] = _Ours(account, stream)
+            self._makers[ptr] = account, stream
         return ptr
 
     def deallocate(self, ptr: int, size_in_bytes: int) -> None:
@@ -125,23 +116,25 @@ class AllotmentWarpAllocator:
             maker = self._makers.pop(ptr)
         except KeyError:
             raise InvalidPointerError(pointer=ptr, allocator="the bridge to warp") from None
-        if not isinstance(maker, _Ours):
+        if not isinstance(maker, tuple):
             maker.deallocate(ptr, size_in_bytes)
-        elif not maker.account.device.is_retired and self._is_graph_s():
-            self._late.append((maker, ptr, size_in_bytes))
-        else:
-            if self._late:
-                self.settle()
-            self._free(maker, ptr, size_in_bytes)
+            return
+        account, stream = maker
+        if self._has_to_wait(account.device):
+            self._late.append((account, ptr, size_in_bytes, stream))
+            return
+        if self._late:
+            self.settle()
+        self._delivery.give_back(account, ptr, size_in_bytes, stream)
 
     def settle(self) -> None:
         """Take back the blocks that were dropped during a capture, if none is under way any more."""
-        while self._late and not self._is_graph_s():
+        while self._late and not self._has_to_wait(self._ours):
             try:
                 block = self._late.popleft()
             except IndexError:  # another thread took the last one
                 return
-            self._free(*block)
+            self._delivery.give_back(*block)
 
-    def _free(self, maker: _Ours, ptr: int, nbytes: int) -> None:
-        self._delivery.give_back(maker.account, ptr, nbytes, maker.stream)
+    def _has_to_wait(self, device: Device) -> bool:
+        return not device.is_retired and self._is_graph_s(self._current_stream(device))

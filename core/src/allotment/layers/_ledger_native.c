@@ -157,14 +157,13 @@ malloc_by_driver(Ledger *self, unsigned long long nbytes, void *stream)
     return result == 0 ? ptr : 0;
 }
 
+/* The interpreter lock is kept: a free waits for nothing, and who gives the lock up for so short a call may get it back
+ * milliseconds later, if another thread computes.
+ */
 static int
 free_by_driver(Ledger *self, unsigned long long ptr, void *stream)
 {
-    int result;
-    Py_BEGIN_ALLOW_THREADS
-    result = ((FreeAsync)self->free_async)(ptr, stream);
-    Py_END_ALLOW_THREADS
-    return result == 0;
+    return ((FreeAsync)self->free_async)(ptr, stream) == 0;
 }
 
 /* Call the allocator, or the pool itself, with a stream. New reference. */
