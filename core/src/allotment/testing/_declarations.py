@@ -186,7 +186,7 @@ class DeclarationTests(AllocatorFixtures):
             pytest.skip(f"{self.allocator_name} is not installed")
         run_program("import", {"reference": Registry().find(self.allocator_name).reference})
 
-    @rule("P6", on_cuda=False)
+    @rule("P6")
     def test_options_survive_pickling_and_copying(self, subject: Subject) -> None:
         plugin = subject.plugin
         for options in (_default_options(plugin), subject.options):

@@ -214,35 +214,35 @@ class ReservationTests(AllocatorFixtures):
         held = cast("SupportsReservation", account.allocator).reservation().current
         assert held <= 8 * _MIB, f"{held:,} bytes are held, and none is handed out"
 
-    @rule("R5", on_cuda=False)
+    @rule("R5")
     def test_a_request_of_what_is_free_takes_no_more_of_the_device(self, subject: Subject) -> None:
         subject.require(SupportsLargestFree, "it does not say what is free")
-        calls = subject.bare()
+        log, calls = subject.simulation.calls, subject.bare()
         for size in _IDLE:
             calls.allocate(size)
         calls.free_all()
         subject.device.synchronize()
-        held = outstanding_bytes(subject.simulation.calls)
+        held = outstanding_bytes(log)
 
         said = cast("SupportsLargestFree", calls.allocator).largest_free()
         if said:
             calls.allocate(said)
 
-        more = outstanding_bytes(subject.simulation.calls) - held
+        more = outstanding_bytes(log) - held
         assert more <= 0, f"{said:,} bytes were said to be free, and {more:,} more were taken for them"
 
-    @rule("R5", on_cuda=False)
+    @rule("R5")
     def test_what_is_served_of_idle_memory_was_said_to_be_free(self, subject: Subject) -> None:
         subject.require(SupportsLargestFree, "it does not say what is free")
-        calls = subject.bare()
+        log, calls = subject.simulation.calls, subject.bare()
         for size in _IDLE:
             calls.allocate(size)
         calls.free_all()
         subject.device.synchronize()
-        before = len(subject.simulation.calls)
+        before = len(log)
 
         said = cast("SupportsLargestFree", calls.allocator).largest_free()
         calls.allocate(_IDLE[0])
 
-        taken = [call.name for call in list(subject.simulation.calls)[before:] if call.name in ALLOCATIONS]
+        taken = [call.name for call in list(log)[before:] if call.name in ALLOCATIONS]
         assert taken or said >= _IDLE[0], f"{_IDLE[0]:,} bytes were idle, and {said:,} were said to be"
