@@ -9,8 +9,9 @@ typedef int (*IsCapturing)(void *, int *);
 typedef int (*CurrentDevice)(int *);
 typedef int (*RecordEvent)(void *, void *);
 
-enum { RELAXED = 2 };       /* CU_STREAM_CAPTURE_MODE_RELAXED */
-enum { NULL_STREAM = 0, LAST_OF_DEVICE = 2 }; /* Handles up to this one, as cudaStreamLegacy, are a stream of whichever device is current. */
+enum { RELAXED = 2 }; /* CU_STREAM_CAPTURE_MODE_RELAXED */
+/* Handles up to the last one, as cudaStreamLegacy, are a stream of whichever device is current. */
+enum { NULL_STREAM = 0, LAST_OF_DEVICE = 2 };
 
 typedef struct {
     PyObject_HEAD

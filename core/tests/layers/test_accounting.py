@@ -869,3 +869,24 @@ def test_memory_for_a_stream_is_refused_after_shutdown_began(caching):
     caching.retire(al.ShuttingDownError)
     with pytest.raises(al.ShuttingDownError):
         caching.allocate_on(100, stream)
+
+
+def test_memory_for_a_stream_is_had_while_other_threads_change_what_is_in_between(caching):
+    stream, is_over, problems = al.Stream("cuda:0"), threading.Event(), []
+
+    def allocate():
+        try:
+            while not is_over.is_set():
+                caching.deallocate(caching.allocate_on(100, stream), 100)
+        except Exception as error:
+            problems.append(error)
+
+    thread = threading.Thread(target=allocate)
+    thread.start()
+    for _ in range(200):
+        with al.measure():
+            pass
+    is_over.set()
+    thread.join()
+
+    assert problems == []

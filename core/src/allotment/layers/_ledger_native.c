@@ -26,8 +26,8 @@ typedef struct {
     unsigned long long current, peak, allocations, frees;
 } Ledger;
 
-static PyObject *str_allocate_unusual, *str_allocate_unusual_on, *str_refuse, *str_reject, *str_refuse_free, *str_free_failed, *str_stream_in_place,
-    *str_handle;
+static PyObject *str_allocate_unusual, *str_allocate_unusual_on, *str_refuse, *str_reject, *str_refuse_free,
+    *str_free_failed, *str_stream_in_place, *str_handle;
 
 static Slot stream_in_place_slot, handle_slot;
 

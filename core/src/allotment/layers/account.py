@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from allotment.allocator import Allocator
     from allotment.device import Device
+    from allotment.errors import ForkedProcessError, ShuttingDownError
     from allotment.layers.layer import Calls, Layer
     from allotment.platform import Platform
     from allotment.stream import Stream
@@ -160,8 +161,8 @@ class OwnAccount(AccountedAllocator):
         if self._layers_in_force():
             self.interpose(own.allocate, own.deallocate)
         elif not self._retired:
-            self._put_calls(self._books.allocate, self._books.deallocate)
             self._allocate_unbooked = own.allocate
+            self._put_calls(self._books.allocate, self._books.deallocate)
             self.is_direct = True
 
     def allocate_on(self, size_in_bytes: int, stream: Stream, /) -> int:
@@ -173,8 +174,13 @@ class OwnAccount(AccountedAllocator):
     def interpose(self, allocate: Callable[..., Any], deallocate: Callable[..., Any]) -> None:
         """Put other calls in the place of the allocator's, between them and the accounts."""
         if not self._retired:
-            self._put_calls(partial(self._allocate_in_force, allocate), partial(self._deallocate_by, deallocate))
             self._allocate_unbooked = allocate
+            self._put_calls(partial(self._allocate_in_force, allocate), partial(self._deallocate_by, deallocate))
+
+    def retire(self, error: type[ShuttingDownError | ForkedProcessError]) -> None:
+        """Never call the allocator again: allocation raises ``error`` and frees do nothing."""
+        super().retire(error)
+        self._allocate_unbooked = self.allocate
 
     def _allocate_in_force(self, allocate: Callable[..., int], size: int, /) -> int:
         if type(size) is not int or not 0 < size <= self._largest:
@@ -202,7 +208,6 @@ class OwnAccount(AccountedAllocator):
     def _put_calls(self, allocate: Callable[..., Any], deallocate: Callable[..., Any]) -> None:
         self.is_direct = False
         self.allocate, self.deallocate = allocate, deallocate  # type: ignore[method-assign]
-        self._allocate_unbooked = allocate
 
     def blocks(self) -> list[tuple[int, int]]:
         """Return the address of each block that is handed out, and its size in bytes."""

@@ -25,5 +25,7 @@ def is_captured(device: Device, *stream: Stream) -> bool:
         return True
     if device.is_cpu:
         return False
+    if device.is_retired:  # its driver is not asked any more
+        return True
     handle = (stream[0] if stream else stream_in_force(device)).handle
     return device.captures.beside.is_captured(handle, device.ordinal)
