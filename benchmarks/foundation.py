@@ -111,8 +111,8 @@ def slices(device: al.Device) -> Comparison:
 
 def import_time() -> Comparison:
     """Measure a fresh interpreter that imports the package, less one that imports nothing."""
-    times = {statement: [_run_ns(statement) for _ in range(9)] for statement in ("pass", "import allotment")}
-    added = median(times["import allotment"]) - median(times["pass"])
+    pairs = [(_run_ns("pass"), _run_ns("import allotment")) for _ in range(9)]  # in turn: a machine's speed changes
+    added = median(importing - alone for alone, importing in pairs)
     figure = Figure(name="import allotment", ns=added, spread_ns=0.0)
     budgets = {"import allotment": (Budget(at_most=60e6),)}
     return Comparison(title="import of the package", figures=(figure,), budgets=budgets, missing={})
