@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
+from threading import Event, Thread
 
 import pytest
 
 import allotment as al
+from allotment.bridges._installation import installations
 from allotment_torch_bridge import last_refusal
 from allotment_torch_bridge._receiver import RECEIVER
 
@@ -219,3 +223,30 @@ def test_it_is_told_that_somebody_else_took_pytorch_over(torch):
     (status,) = (each for each in al.status() if each.library == "torch")
 
     assert (status.state, status.allocator) == (al.BridgeState.DISPLACED, "PyTorch's allocator 'pluggable'")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
+@pytest.mark.filterwarnings("ignore:This process.*is multi-threaded:DeprecationWarning")
+def test_a_forked_child_ends_though_a_thread_of_its_parent_held_a_route(torch):
+    al.install("torch", allocator="mempool")
+    pools = installations._installed["torch"].bridge._installed
+    is_held, is_over = Event(), Event()
+
+    def hold():
+        with pools._routes[0]._lock:
+            is_held.set()
+            is_over.wait(30)
+
+    thread = Thread(target=hold)
+    thread.start()
+    is_held.wait(30)
+    child = os.fork()
+    if not child:
+        signal.alarm(10)
+        pools._stop()
+        os._exit(0)
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    is_over.set()
+    thread.join()
+
+    assert status == 0

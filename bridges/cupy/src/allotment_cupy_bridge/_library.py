@@ -7,7 +7,8 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final
 
-from allotment import BridgeError, get_cuda_devices, startup_report
+from allotment import BridgeError
+from allotment.bridges import require_devices
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,15 +36,7 @@ def require_use() -> None:
             raise BridgeError(bridge="cupy", cause=cause, remedy=f"Unset {variable}.")
     if cupy.cuda.runtime.is_hip:
         raise BridgeError(bridge="cupy", cause="this CuPy is built for ROCm")
-    devices = get_cuda_devices()
-    if not devices:
-        raise BridgeError(bridge="cupy", cause="Allotment sees no CUDA device", remedy=str(startup_report()))
-    platform = devices[0].platform
-    if platform.name != "cuda" and sees_devices():
-        cause = (
-            f"CuPy works on real devices, and the platform in force is {platform.name!r}, whose memory is not theirs"
-        )
-        raise BridgeError(bridge="cupy", cause=cause)
+    require_devices("cupy", "CuPy", sees_devices)
 
 
 def sees_devices() -> bool:

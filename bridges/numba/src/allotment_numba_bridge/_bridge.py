@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from allotment import Availability, BridgeError, get_cuda_devices, startup_report
+from allotment import Availability, BridgeError
+from allotment.bridges import require_devices
 
 if TYPE_CHECKING:
     from allotment import Delivery
@@ -67,11 +68,12 @@ class NumbaBridge:
 
         if config.ENABLE_CUDASIM:
             raise BridgeError(bridge=self.name, cause="Numba simulates CUDA in this process (NUMBA_ENABLE_CUDASIM)")
+        from numba import cuda
         from numba.cuda.cudadrv import driver
 
         from allotment_numba_bridge._emm import AllotmentNumbaManager
 
-        _require_common_devices()
+        require_devices(self.name, "Numba", cuda.is_available)
         _refuse_contexts(AllotmentNumbaManager)
         _refuse_other_plugin(AllotmentNumbaManager)
         self._before = driver._memory_manager
@@ -108,19 +110,6 @@ def _managers_in_use() -> list[tuple[int, Any]]:
 
     contexts = [(device.id, device.primary_context) for device in list(driver.driver.devices.values())]
     return [(int(number), context.memory_manager) for number, context in contexts if context is not None]
-
-
-def _require_common_devices() -> None:
-    from numba import cuda
-
-    ours = get_cuda_devices()
-    if not ours:
-        cause = "Allotment sees no CUDA device"
-        raise BridgeError(bridge=NumbaBridge.name, cause=cause, remedy=str(startup_report()))
-    platform = ours[0].platform.name
-    if platform != "cuda" and cuda.is_available():
-        cause = f"Numba works on real devices, and the platform in force is {platform!r}, whose memory is not theirs"
-        raise BridgeError(bridge=NumbaBridge.name, cause=cause)
 
 
 def _refuse_contexts(ours: type[Any]) -> None:

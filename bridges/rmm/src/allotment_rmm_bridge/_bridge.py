@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from allotment import Availability, BridgeError, ScopedDevice, get_cuda_devices, startup_report
+from allotment import Availability, BridgeError, ScopedDevice
+from allotment.bridges import require_devices
 
 if TYPE_CHECKING:
     from allotment import Delivery, Device
@@ -54,13 +55,7 @@ class RmmBridge:
             If Allotment has no memory that RMM's users could use, an allocator that would be drawn from draws from
             RMM's current resource itself, or one aligns its blocks to less than RMM promises. Nothing is changed then.
         """
-        devices = get_cuda_devices()
-        if not devices:
-            raise BridgeError(bridge=self.name, cause="Allotment sees no CUDA device", remedy=str(startup_report()))
-        if devices[0].platform.name != "cuda" and sees_devices():
-            platform = devices[0].platform.name
-            cause = f"RMM works on real devices, and the platform in force is {platform!r}, with memory of its own"
-            raise BridgeError(bridge=self.name, cause=cause)
+        devices = require_devices(self.name, "RMM", sees_devices)
         for device in devices:
             _require_use(delivery, device)
         from rmm import mr

@@ -6,8 +6,8 @@ import os
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from allotment import BridgeError, get_cuda_devices, startup_report
-from allotment.bridges import has_compiled_callbacks
+from allotment import BridgeError, get_cuda_devices
+from allotment.bridges import has_compiled_callbacks, require_devices
 from allotment_torch_bridge._library import require_parts
 
 if TYPE_CHECKING:
@@ -88,14 +88,8 @@ def _refuse_other_allocator(torch: Any) -> None:
 
 
 def _refuse_devices(torch: Any) -> None:
-    devices = get_cuda_devices()
-    if not devices:
-        raise _refusal("Allotment sees no CUDA device", str(startup_report()))
-    platform, count = devices[0].platform, torch.cuda.device_count()
-    if platform.name != "cuda" and count:
-        raise _refusal(
-            f"PyTorch works on real devices, and the platform in force is {platform.name!r}, whose memory is not theirs"
-        )
+    count = torch.cuda.device_count()
+    devices = require_devices("torch", "PyTorch", lambda: bool(count))
     if count and count != len(devices):
         raise _refusal(f"PyTorch sees {count} devices, and Allotment {len(devices)}")
 

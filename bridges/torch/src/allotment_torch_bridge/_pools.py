@@ -51,7 +51,7 @@ class Pools:
         self._patches = Patches()
         self._streams: dict[Device, Stream] = {}
         self._neighbours = Neighbours()
-        self._is_installed, self._exits = True, Event()
+        self._is_installed, self._exits, self._process = True, Event(), os.getpid()
         self._thread = Thread(target=self._keep_going, name="allotment-torch", daemon=True)
         allocator = _pluggable_allocator(torch)
         self._routes = [Route(torch, ordinal, allocator) for ordinal in range(len(get_cuda_devices()))]
@@ -80,7 +80,7 @@ class Pools:
             raise
         pools._patch()
         pools._thread.start()
-        atexit.register(pools._stop, os.getpid())
+        atexit.register(pools._stop)
         return pools
 
     def uninstall(self) -> None:
@@ -175,8 +175,8 @@ class Pools:
             route.rest()
         return route.unpin()
 
-    def _stop(self, process: int) -> None:
-        if os.getpid() != process:
+    def _stop(self) -> None:
+        if os.getpid() != self._process:
             return  # a forked child has neither the thread nor the device, and may find locks held for ever
         self._exits.set()
         self._thread.join(1)

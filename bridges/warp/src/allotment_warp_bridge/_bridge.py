@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from allotment import Availability, BridgeError, get_cuda_devices, startup_report
+from allotment import Availability, BridgeError
+from allotment.bridges import require_devices
 from allotment_warp_bridge._allocator import AllotmentWarpAllocator
 
 if TYPE_CHECKING:
@@ -94,11 +95,7 @@ class WarpBridge:
 def _require_common_devices(devices: list[Any]) -> None:
     if not devices:
         raise BridgeError(bridge=WarpBridge.name, cause="Warp sees no CUDA device")
-    ours = get_cuda_devices()
-    if not ours or ours[0].platform.name != "cuda":
-        platform = ours[0].platform.name if ours else "host"
-        cause = f"Warp works on real devices, and the platform in force is {platform!r}, whose memory is not theirs"
-        raise BridgeError(bridge=WarpBridge.name, cause=cause, remedy=str(startup_report()))
+    require_devices(WarpBridge.name, "Warp", lambda: True)
     for device in devices:
         if not device.is_primary:
             raise BridgeError(

@@ -3,6 +3,7 @@
 from allotment.bridges._bridge import Bridge
 from allotment.bridges._callbacks import CallbackReceiver, CCallbacks, c_callbacks, has_compiled_callbacks
 from allotment.bridges._delivery import Delivery, captured_unknown_to_us
+from allotment.bridges._devices import require_devices
 from allotment.bridges._installation import (
     BridgeState,
     BridgeStatus,
@@ -24,6 +25,7 @@ __all__ = [
     "has_compiled_callbacks",
     "install",
     "install_configured",
+    "require_devices",
     "status",
     "uninstall",
 ]
