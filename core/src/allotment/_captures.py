@@ -10,6 +10,7 @@ from allotment._beside_captures import BesideCaptures
 from allotment._locks import RenewedLock
 from allotment._twins import preferred
 from allotment.errors import CaptureError, PlatformError
+from allotment.platform import driver_functions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -190,14 +191,9 @@ _DRIVER_FUNCTIONS: Final = (
 
 def _beside_captures_on(platform: Platform) -> BesideCaptures:
     in_python, twin = BesideCaptures(platform), preferred(_beside_captures)
-    if twin is _beside_captures:
-        return in_python
-    try:
-        addresses = [platform.driver_entry_point(name) for name in _DRIVER_FUNCTIONS]
-    except PlatformError:
-        return in_python
-    compiled: BesideCaptures = twin.BesideCaptures(in_python, *addresses) if all(addresses) else in_python
-    return compiled
+    addresses = () if twin is _beside_captures else driver_functions(platform, *_DRIVER_FUNCTIONS)
+    found: BesideCaptures = twin.BesideCaptures(in_python, *addresses) if addresses else in_python
+    return found
 
 
 def _how_to_allocate(device: Device) -> str:

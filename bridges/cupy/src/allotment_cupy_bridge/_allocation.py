@@ -9,6 +9,7 @@ import cupy
 from cupy.cuda.memory import CFunctionAllocatorMemory, MemoryPointer, UnownedMemory
 
 from allotment import AccountedAllocator, CClient, OutOfMemoryError, SupportsCFunctions, UnsupportedError
+from allotment.bridges import captured_unknown_to_us
 from allotment_cupy_bridge import _library
 from allotment_cupy_bridge._block import Block
 
@@ -63,7 +64,7 @@ class Allocation:
         if account.is_direct:
             self._open_lane(account)
         stream = delivery.stream(device, current.ptr, current)
-        if delivery.is_captured(stream):
+        if captured_unknown_to_us(stream):
             return self._before(size)
         try:
             ptr = account.allocate_on(size, stream)

@@ -38,8 +38,6 @@ class Delivery:
     ----------
     library
         As given.
-    is_captured : callable
-        Returns whether a stream is captured by somebody who did not tell Allotment; a bridge may know a cheaper way.
     tells_streams : bool
         Whether the library frees on the stream that used the memory last, or tells of others. If not, stream-ordered
         memory goes back after all work that is queued on the device.
@@ -47,7 +45,6 @@ class Delivery:
 
     def __init__(self, library: str, allocator: AllocatorLike = None) -> None:
         self.library = library
-        self.is_captured: Callable[[Stream], bool] = captured_unknown_to_us
         self.tells_streams = True
         self._allocator = allocator
         self._devices: dict[int, Device] = {}
@@ -239,7 +236,7 @@ class Delivery:
     def _give_back(self, account: AccountedAllocator, ptr: int, size: int, stream: Stream) -> bool:
         """Give a block back, or keep it; return whether it is gone."""
         try:
-            if (account.takes_streams and self.is_captured(stream)) or not self._is_ordered(account):
+            if (account.takes_streams and captured_unknown_to_us(stream)) or not self._is_ordered(account):
                 self._kept.appendleft((account, ptr, size, stream))
                 return False
             _beside_captures(account.device, account.deallocate, ptr, size)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from allotment._locks import RenewedLock
 from allotment.allocator import AccountAnswers, KeepsAccounts, SupportsPool, SupportsStreams
-from allotment.errors import PlatformError
 from allotment.layers.accounting import AccountedAllocator
 from allotment.layers.ledger import HAS_INTERPRETER_LOCK, IS_COMPILED, Ledger, StreamLedger
+from allotment.platform import driver_functions
 from allotment.stream import stream_in_force, stream_scopes
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from allotment.device import Device
     from allotment.errors import ForkedProcessError, ShuttingDownError
     from allotment.layers.layer import Calls, Layer
-    from allotment.platform import Platform
     from allotment.stream import Stream
 
 _SLOTS = (
@@ -50,15 +49,6 @@ _POOL_FUNCTIONS = ("cuMemAllocFromPoolAsync", "cuMemFreeAsync", "cuCtxGetDevice"
 
 _ONLY_DEVICE = -1
 """Tells the compiled ledger that no other device can be current."""
-
-
-def _pool_functions(platform: Platform) -> tuple[int, int, int]:
-    """Return the addresses of the driver's functions; zeros where it has not all of them."""
-    try:
-        malloc, free, current_device = (platform.driver_entry_point(name) for name in _POOL_FUNCTIONS)
-    except PlatformError:
-        return 0, 0, 0
-    return (malloc, free, current_device) if malloc and free and current_device else (0, 0, 0)
 
 
 class Account(AccountedAllocator, Ledger):
@@ -93,7 +83,8 @@ class StreamOrderedAccount(AccountedAllocator, StreamLedger):
         assert isinstance(self.allocator, SupportsPool)
         calls = self._guarded(platform.malloc_from_pool, platform.free_async)
         self._ordinal = self.device.ordinal if platform.device_count() > 1 else _ONLY_DEVICE
-        self._malloc_from_pool, self._free_async, self._current_device = _pool_functions(platform)
+        functions = driver_functions(platform, *_POOL_FUNCTIONS) or (0, 0, 0)
+        self._malloc_from_pool, self._free_async, self._current_device = functions
         if not self._retired:
             self._put(self.allocator.pool_handle, *calls)
 

@@ -1,6 +1,7 @@
 """The only door to the hardware: CUDA, a simulation of it, or the host alone."""
 
 from allotment.platform._choice import choose, close, current, reset, use
+from allotment.platform._driver_functions import driver_functions
 from allotment.platform._host_memory import HOST_ALIGNMENT, allocate_host, free_host
 from allotment.platform._protocol import CountsCalls, Platform
 from allotment.platform._values import (
@@ -36,6 +37,7 @@ __all__ = [
     "choose",
     "close",
     "current",
+    "driver_functions",
     "free_host",
     "reset",
     "use",
