@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn, Protocol, runt
 from allotment.memory_kind import MemoryKind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from contextvars import ContextVar
 
     from allotment.device import Device
@@ -448,6 +448,8 @@ class AllocatorPlugin(Allocator, Protocol):
     """A frozen, slotted, keyword-only dataclass: what config may say about it; it accepts nothing if absent."""
     api_version: ClassVar[tuple[int, int]]
     """The version of the contract it was written for; `API_VERSION` if absent."""
+    exempt_from: ClassVar[Mapping[str, str]]
+    """The rules of the contract that it cannot keep, by their ids, each with the reason; every rule binds if absent."""
 
     @classmethod
     def availability(cls, device: Device) -> Availability:

@@ -1,8 +1,12 @@
 """What runs in processes of its own. `test_wrong_allocators` shows the ends of processes; here are imports."""
 
+import sys
+from types import SimpleNamespace
+
 import pytest
 
-from allotment.testing._lifetime import factory_reference, run_program
+from allotment.testing._child_process import factory_reference, run_program
+from allotment.testing._child_program import watch
 from allotment.testing._subject import Subject
 
 
@@ -44,3 +48,20 @@ def test_a_factory_is_found_in_its_file_or_its_package():
     assert factory_reference(Subject) == f"{Subject.__init__.__code__.co_filename}:Subject"
     assert factory_reference(json.JSONDecoder).endswith("decoder.py:JSONDecoder")
     assert factory_reference(json.load) == "json:load"
+
+
+class Noisy:
+    def close(self):
+        self.help()
+
+    def help(self): ...
+
+
+def test_on_real_devices_the_methods_of_the_plugin_that_call_the_driver_are_heard():
+    told, plugin, before = [], Noisy(), sys.getprofile()
+
+    watch(SimpleNamespace(name="cuda"), SimpleNamespace(allocator=plugin), told.append)
+    plugin.close()
+    sys.setprofile(before)
+
+    assert told == ["close"]

@@ -67,7 +67,7 @@ def test_a_failure_that_is_expected_is_no_failure(run):
 def test_a_test_that_was_expected_to_fail_and_passes_is_a_failure(run):
     outcome = run(f'expected_failures = {{"{PLAIN_INT}": "it counts from zero"}}')
 
-    outcome.assert_outcomes(passed=5, failed=1)
+    outcome.assert_outcomes(passed=6, failed=1)
     outcome.stdout.fnmatch_lines("*XPASS(strict)*it counts from zero*")
 
 
@@ -79,7 +79,7 @@ def test_an_expected_failure_of_no_test_is_refused():
 def test_what_is_not_available_is_skipped_with_its_reason(run):
     outcome = run('profiles = ("no-pools",)', "AllocationTests", "-rs")
 
-    outcome.assert_outcomes(skipped=6)
+    outcome.assert_outcomes(skipped=7)
     outcome.stdout.fnmatch_lines("*mine is not available on sim:no-pools: *cuda:0: it is not for this device*")
 
 
@@ -87,8 +87,15 @@ def test_a_skip_names_the_ability_that_is_not_offered(run):
     run("", "ReservationTests", "-rs").stdout.fnmatch_lines("*mine offers no SupportsTrim*")
 
 
+def test_a_skip_tells_why_the_allocator_is_exempt(run):
+    outcome = run('\n\nMine.exempt_from = {"A2": "its addresses are floats"}', "AllocationTests", "-rs")
+
+    outcome.assert_outcomes(passed=6, skipped=1)
+    outcome.stdout.fnmatch_lines("*mine declares itself exempt: its addresses are floats*")
+
+
 def test_each_profile_of_the_suite_runs_each_test(run):
-    run('profiles = ("2xh200", "wsl")').assert_outcomes(passed=12)
+    run('profiles = ("2xh200", "wsl")').assert_outcomes(passed=14)
 
 
 def test_an_allocator_without_profiles_has_tests_for_real_devices_only(run):

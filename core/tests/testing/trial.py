@@ -21,7 +21,7 @@ from wrong_allocators import STUCK, WRONG
 from allotment import registry
 from allotment.platform.simulated import _platform
 from allotment.registry import _hooks
-from allotment.testing import AllocatorConformance, _lifetime, _stateful, _threads
+from allotment.testing import AllocatorConformance, _child_process, _stateful, _threads
 from allotment.testing._fixtures import platform_in_force
 from allotment.testing._rule import broken_rule, check_of
 from allotment.testing._watchdog import watchdog
@@ -130,7 +130,7 @@ def failures(case, processes):
         Where acts run that need a process of their own.
     """
     suite = case.suite
-    with mock.patch.object(_lifetime, "end_of", processes.end_of), _in_less_time():
+    with mock.patch.object(_child_process, "end_of", processes.end_of), _in_less_time():
         return [failure for test in _tests(suite) for failure in _failures_of(suite, test)]
 
 

@@ -758,8 +758,9 @@ class LeaksWhenItFails(Plain):
         return ptr
 
     def deallocate(self, ptr, size_in_bytes):
+        notes = self._notes[ptr]  # which another thread replaces once it has the address
         super().deallocate(ptr, size_in_bytes)
-        self.platform.free(self._notes.pop(ptr))
+        self.platform.free(notes)
 
 
 @breaks("E3")
@@ -875,6 +876,13 @@ class IsMadeForAnotherCore(Plain):
     """Was written for version 2 of the contract."""
 
     api_version = (2, 0)
+
+
+@breaks("P1")
+class IsExemptFromARuleThatIsNone(Plain):
+    """Says that it cannot keep a rule which the contract does not have."""
+
+    exempt_from = {"Z1": "it is too hard"}
 
 
 @breaks("P1")

@@ -62,7 +62,6 @@ class TestThroughRmmAsItIsDocumented(AllocatorConformance):
     expected_failures = {
         "test_nothing_is_called_once_shutdown_has_begun": "RMM itself would be needed in a process of its own",
         "test_a_forked_child_gets_an_error_and_calls_nothing": "likewise",
-        "test_another_failure_is_not_out_of_memory": "RMM tells of every failure of the driver as MemoryError",
     }
 
     @classmethod

@@ -13,10 +13,14 @@ import importlib.util
 import json
 import os
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
 HEAVY = ("cuda", "cupy", "numba", "torch", "warp")
+METHODS = {"allocate", "deallocate", "allocate_on", "deallocate_on", "record_use", "trim", "close", "reservation"}
+"""The methods of an allocator in which it calls the driver."""
+BLOCK = 3_000_000
 
 
 def say(problem: str) -> None:
@@ -43,16 +47,40 @@ def load(reference: str) -> Any:
 
 
 def select(allocator: dict[str, Any]) -> tuple[Any, Any]:
-    """Put a simulated machine in force and let a device's arrays draw from the allocator; return both."""
+    """Put a platform in force and let a device's arrays draw from the allocator; return both."""
     import allotment as al
     from allotment.platform import current
 
-    al.init(platform=f"sim:{allocator['profile']}", quiet=True)
+    al.init(platform=allocator["platform"], quiet=True)
     if allocator["registers"]:
         al.register_allocator(allocator["name"], load(allocator["reference"]), replace=True)
     account = al.get_allocator(allocator["name"], allocator["device"], **allocator["options"])
     al.set_device_allocator(allocator["device"], account)
     return current(), account
+
+
+def is_simulated(platform: Any) -> bool:
+    """Return whether a platform is a simulated machine."""
+    name: str = platform.name
+    return name.startswith("sim:")
+
+
+def watch(platform: Any, account: Any, tell: Any) -> None:
+    """Let ``tell`` hear of each later call of the driver, by its name.
+
+    Nobody can hear what a real driver is called for: there it hears of the methods of the plugin that call it.
+    """
+    if is_simulated(platform):
+        platform.mark_shutdown(tell)
+        return
+    package = type(account.allocator).__module__.partition(".")[0]
+
+    def notice(frame: Any, event: str, _: Any) -> None:
+        name = frame.f_code.co_name
+        if event == "call" and name in METHODS and frame.f_globals["__name__"].partition(".")[0] == package:
+            tell(name)
+
+    sys.setprofile(notice)
 
 
 class Cycle:
@@ -77,12 +105,12 @@ def end(allocator: dict[str, Any]) -> None:
     atexit.register(_drop_and_ask, kept, accounts)  # runs after what is registered from here on
     platform, account = select(allocator)
     device = allocator["device"]
-    stream = al.Stream("cuda:0")
+    stream = al.Stream("cuda:0") if platform.device_count() else None
     globals().update(array=al.empty(1000, "u1", device=device), cycle=Cycle(al.empty(10, device=device)), stream=stream)
     kept.append(al.empty(100, device=device))
     accounts.append(account)
     al.empty(1000, "u1", device=device)
-    atexit.register(platform.mark_shutdown, leave_at_once)  # the last to be registered is the first to run
+    atexit.register(watch, platform, account, leave_at_once)  # the last to be registered is the first to run
     sys.stdout.write("done\n")
 
 
@@ -105,10 +133,12 @@ def fork(allocator: dict[str, Any]) -> None:
 
     platform, account = select(allocator)
     arrays = [al.empty(1000, "u1", device=allocator["device"])]
-    calls = len(platform.calls)
+    warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)  # by a real driver
+    called: list[str] = []
+    watch(platform, account, called.append)  # from here on, as a fork may itself call the plugin
     child = os.fork()
     if child == 0:
-        os._exit(_in_child(platform, account, arrays, calls))
+        os._exit(_in_child(account, arrays, called))
     _, status = os.waitpid(child, 0)
     account.deallocate(account.allocate(64), 64)
     arrays.clear()
@@ -118,7 +148,7 @@ def fork(allocator: dict[str, Any]) -> None:
         sys.stdout.write("done\n")
 
 
-def _in_child(platform: Any, account: Any, arrays: list[Any], before: int) -> int:
+def _in_child(account: Any, arrays: list[Any], called: list[str]) -> int:
     from allotment.errors import ForkedProcessError
 
     arrays.clear()
@@ -126,12 +156,57 @@ def _in_child(platform: Any, account: Any, arrays: list[Any], before: int) -> in
     try:
         account.allocate(64)
     except ForkedProcessError:
-        called = [call.name for call in platform.calls][before:]
         if called:
             say(f"the child called {called}")
         return len(called)
     say("the child was given memory")
     return 1
+
+
+def fault(allocator: dict[str, Any]) -> None:
+    """Let a kernel fault, after which every call of the driver fails, and see that no failure is hidden."""
+    platform, account = select(allocator)
+    live, idle = account.allocate(BLOCK), account.allocate(BLOCK)
+    account.deallocate(idle, BLOCK)
+    _let_a_kernel_fault(platform)
+    if _error_of(account.deallocate, live, BLOCK):
+        if not account.is_live(live):
+            say("a block is gone whose free raised")
+    elif account.is_live(live):
+        say("a block is live whose free raised nothing")
+    if not account.device.is_cpu and not _error_of(account.trim) and account.trim():
+        say("a trim says that it gave memory back, to a driver that takes nothing any more")
+    if isinstance(_error_of(account.allocate, BLOCK), MemoryError):
+        say("broke rule E1 of the allocator contract: a device that failed is called out of memory")
+    sys.stdout.write("done\n")
+
+
+def _let_a_kernel_fault(platform: Any) -> None:
+    """End a device's context by a kernel that writes where there is no memory."""
+    import numpy as np
+
+    from allotment.errors import PlatformError
+    from allotment.platform import StridedMemory
+    from allotment.testing._ledger import ALLOCATIONS, FREES
+
+    nowhere = StridedMemory(4096, (1,), (2,), np.dtype("u2"), 0, None)
+    try:
+        platform.fill_elements(nowhere, np.uint16(258), 0, 0)
+        platform.synchronize_device(0)
+    except PlatformError:
+        if is_simulated(platform):  # where a context does not end by that
+            for name in (*ALLOCATIONS, *FREES, "trim_pool"):
+                platform.fail(name, code="cudaErrorIllegalAddress", times=10**9)
+        return
+    say("no kernel faulted")
+
+
+def _error_of(call: Any, *arguments: Any) -> Exception | None:
+    try:
+        call(*arguments)
+    except Exception as error:
+        return error
+    return None
 
 
 def load_only(allocator: dict[str, Any]) -> None:
@@ -147,7 +222,7 @@ def load_only(allocator: dict[str, Any]) -> None:
     sys.stdout.write("done\n")
 
 
-ACTS = {"end": end, "fork": fork, "import": load_only}
+ACTS = {"end": end, "fork": fork, "fault": fault, "import": load_only}
 """The acts by their names."""
 
 if __name__ == "__main__":

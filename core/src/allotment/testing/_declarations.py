@@ -35,10 +35,10 @@ from allotment.platform.simulated import SimulatedPlatform
 from allotment.registry import Registry
 from allotment.selection import get_allocator
 from allotment.stream import Stream
+from allotment.testing._child_process import run_program
 from allotment.testing._fixtures import HOST, AllocatorFixtures
 from allotment.testing._ledger import outstanding
-from allotment.testing._lifetime import run_program
-from allotment.testing._rule import rule
+from allotment.testing._rule import RULES, rule
 
 if TYPE_CHECKING:
     from allotment.platform import Platform
@@ -115,6 +115,13 @@ class DeclarationTests(AllocatorFixtures):
             ("malloc_from_pool", {"nbytes": 1000, "pool": pool, "stream": handle}),
             ("free_async", {"ptr": ptr, "stream": handle}),
         ]
+
+    @rule("P1", on_cuda=False)
+    def test_the_rules_that_it_declares_itself_exempt_from_exist(self, plugin: Plugin) -> None:
+        exempt_from = getattr(plugin.factory, "exempt_from", {})
+
+        assert exempt_from.keys() <= RULES.keys()
+        assert all(isinstance(reason, str) and reason for reason in exempt_from.values())
 
     @rule("P2", on_cuda=False)
     def test_options_are_a_frozen_hashable_value(self, plugin: Plugin) -> None:

@@ -16,7 +16,6 @@ from allotment.selection import account_of
 from allotment.testing._fixtures import AllocatorFixtures
 from allotment.testing._memory import Memory, pattern
 from allotment.testing._rule import cannot_check, concerning, rule
-from allotment.testing._subject import Subject
 from allotment.units import MAX_BYTES
 
 if TYPE_CHECKING:
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from allotment.layers.accounting import AccountedAllocator
     from allotment.platform import Platform
     from allotment.registry import Plugin
+    from allotment.testing._subject import Subject
 
 _TWO: Final = 2
 
@@ -55,7 +55,7 @@ class DeviceTests(AllocatorFixtures):
 
     @rule("D1", on_cuda=False)
     def test_no_other_device_is_woken(self, plugin: Plugin, platform: Platform) -> None:
-        subject = Subject(plugin, platform, self.options)
+        subject = self.find_subject(plugin, platform)
         device = _two_devices(subject)[1]
         with ScopedDevice(device):
             account = subject.account(device)

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Final, cast
 
 import pytest
 
-from allotment.allocator import SupportsClose, SupportsTrim
+from allotment.allocator import SupportsClose, SupportsReservation, SupportsTrim
 from allotment.errors import OutOfMemoryError, PlatformError
+from allotment.testing._allocation import BEYOND
+from allotment.testing._child_process import run_program
 from allotment.testing._fixtures import AllocatorFixtures
 from allotment.testing._ledger import ALLOCATIONS, FREES, outstanding, outstanding_bytes
 from allotment.testing._memory import pattern
-from allotment.testing._rule import rule
+from allotment.testing._rule import cannot_check, rule
 from allotment.units import MAX_BYTES
 
 if TYPE_CHECKING:
@@ -22,8 +24,6 @@ if TYPE_CHECKING:
     from allotment.platform.simulated import Call
     from allotment.testing._subject import BareCalls, Subject
 
-_BEYOND: Final = 2**62
-"""More than any machine has addresses for."""
 _SHARE: Final = 42 * 2**30
 """A size of which the simulated machines hold only some dozens."""
 _MOST_SHARES: Final = 100
@@ -40,10 +40,10 @@ class ErrorTests(AllocatorFixtures):
         ptr = account.allocate(1000)
 
         with pytest.raises(OutOfMemoryError) as refusal:
-            account.allocate(_BEYOND)
+            account.allocate(BEYOND)
 
         error = refusal.value
-        assert (error.requested, error.in_use, error.allocator) == (_BEYOND, 1000, account.name)
+        assert (error.requested, error.in_use, error.allocator) == (BEYOND, 1000, account.name)
         assert error.device == subject.device.alias
         assert account.statistics().current == 1000
         account.deallocate(ptr, 1000)
@@ -54,7 +54,7 @@ class ErrorTests(AllocatorFixtures):
         ptr = account.allocate(5000)
         subject.memory.write(ptr, data)
 
-        for size in (_BEYOND, MAX_BYTES) * 5:
+        for size in (BEYOND, MAX_BYTES) * 5:
             with pytest.raises(OutOfMemoryError):
                 account.allocate(size)
             account.deallocate(account.allocate(3000), 3000)
@@ -109,7 +109,20 @@ class ErrorTests(AllocatorFixtures):
 
             assert outstanding(subject.simulation.calls) == held, f"after call {nth} of {name} failed"
 
-    @rule("E2", on_cuda=False)
+    @rule("E2")
+    def test_a_request_beyond_the_machine_leaves_what_is_held_as_it_was(self, subject: Subject) -> None:
+        subject.require(SupportsReservation, "it does not say what it holds")
+        calls = subject.bare()
+        calls.allocate(70_000)
+        allocator = cast("SupportsReservation", calls.allocator)
+        held = allocator.reservation().current
+
+        with pytest.raises((MemoryError, PlatformError)):
+            calls.allocate(BEYOND)
+
+        assert allocator.reservation().current <= held
+
+    @rule("E2")
     def test_a_failed_allocation_is_in_no_account(self, subject: Subject) -> None:
         account = subject.account()
 
@@ -136,6 +149,12 @@ class ErrorTests(AllocatorFixtures):
         if failed:
             account.deallocate(ptr, 3_000_000)
         assert account.statistics().current == 0
+
+    @rule("E3", "E1")
+    def test_after_a_kernel_that_faulted_no_failure_is_hidden(self, subject: Subject) -> None:
+        if not subject.platform.device_count():
+            cannot_check("no CUDA device, whose kernel could fault")
+        run_program("fault", self.as_said(subject))
 
     @rule("E3", on_cuda=False)
     def test_a_trim_that_fails_raises_and_loses_nothing(self, subject: Subject) -> None:

@@ -10,6 +10,7 @@ import pytest
 from allotment import platform as platforms
 from allotment import registry
 from allotment.errors import PlatformUnavailableError
+from allotment.testing._child_process import factory_reference
 from allotment.testing._isolation import SharedScan, isolation, simulation
 from allotment.testing._rule import NOT_CHECKED, cannot_check, check_of
 from allotment.testing._subject import Subject
@@ -116,9 +117,12 @@ class AllocatorFixtures:
             yield platform
 
     @pytest.fixture
-    def plugin(self, platform: Platform) -> Plugin:  # noqa: ARG002 - it is in force first
-        """Return the plugin under test."""
-        return self.find_plugin()
+    def plugin(self, request: pytest.FixtureRequest, platform: Platform) -> Plugin:  # noqa: ARG002 - in force first
+        """Return the plugin under test; skip a test of what it declares itself exempt from."""
+        plugin = self.find_plugin()
+        if (check := check_of(request.function)) and (reason := exemption(plugin, check.rules[0])):
+            pytest.skip(f"{plugin.name} declares itself exempt: {reason}")
+        return plugin
 
     @classmethod
     def find_plugin(cls) -> Plugin:
@@ -138,12 +142,37 @@ class AllocatorFixtures:
     @contextmanager
     def subject_on(cls, plugin: Plugin, platform: Platform) -> Iterator[Subject]:
         """Make the device of the allocator under test current inside a ``with`` block; skip the test if it has none."""
-        subject = Subject(plugin, platform, cls.options, cls.layers)
-        if not subject.devices:
-            cannot_check(f"{plugin.name} is not available on {platform.name}: {subject.refusals}")
+        subject = cls.find_subject(plugin, platform)
         subject.enter()
         yield subject
         subject.leave()
+
+    @classmethod
+    def find_subject(cls, plugin: Plugin, platform: Platform) -> Subject:
+        """Return the allocator under test on a platform; skip the test where it serves no device."""
+        subject = Subject(plugin, platform, cls.options, cls.layers)
+        if not subject.devices:
+            cannot_check(f"{plugin.name} is not available on {platform.name}: {subject.refusals}")
+        return subject
+
+    @classmethod
+    def as_said(cls, subject: Subject) -> dict[str, Any]:
+        """Return what another process is told of the allocator under test, as JSON has it."""
+        factory = subject.plugin.factory
+        return {
+            "name": cls.allocator_name,
+            "options": dict(cls.options),
+            "registers": cls.allocator_factory is not None,
+            "reference": factory_reference(factory),
+            "platform": subject.platform.name,
+            "device": subject.device.alias,
+        }
+
+
+def exemption(plugin: Plugin, rule: str) -> str | None:
+    """Return why a plugin says that it need not keep a rule; ``None`` if it says nothing of the kind."""
+    reason: str | None = getattr(plugin.factory, "exempt_from", {}).get(rule)
+    return reason
 
 
 @contextmanager

@@ -3,14 +3,8 @@
 from __future__ import annotations
 
 import gc
-import json
 import os
-import re
-import subprocess
-import sys
-from contextlib import nullcontext
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -19,17 +13,13 @@ from allotment.errors import UnsupportedError
 from allotment.factories import full
 from allotment.memory_kind import MemoryKind
 from allotment.selection import ScopedAllocator
+from allotment.testing._child_process import run_program
 from allotment.testing._fixtures import AllocatorFixtures
-from allotment.testing._ledger import outstanding
 from allotment.testing._recording import RecordingAllocator
-from allotment.testing._rule import concerning, rule
+from allotment.testing._rule import rule
 
 if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-
     from allotment.testing._subject import Subject
-
-_PROGRAM: Final = Path(__file__).with_name("_child_program.py")
 
 
 class LifetimeTests(AllocatorFixtures):
@@ -54,14 +44,14 @@ class LifetimeTests(AllocatorFixtures):
 
     @rule("L2", on_cuda=False)
     def test_closing_gives_everything_back(self, subject: Subject) -> None:
-        simulation, ordinals = subject.simulation, range(subject.platform.device_count())
-        free = [subject.platform.memory_info(ordinal).free for ordinal in ordinals]
-        held = outstanding(simulation.calls)
+        simulation = subject.simulation
+        ordinals, held = range(simulation.device_count()), subject.outstanding()
+        free = [simulation.memory_info(ordinal).free for ordinal in ordinals]
 
         _use_and_close(subject)
 
-        assert outstanding(simulation.calls) == held
-        assert [subject.platform.memory_info(ordinal).free for ordinal in ordinals] == free
+        assert subject.outstanding() == held
+        assert [simulation.memory_info(ordinal).free for ordinal in ordinals] == free
 
     @rule("L2")
     def test_another_object_works_after_one_was_closed(self, subject: Subject) -> None:
@@ -80,27 +70,16 @@ class LifetimeTests(AllocatorFixtures):
         assert [call.name for call in recording.calls if call.name == "close"] == []
         account.deallocate(ptr, 1000)
 
-    @rule("L3", on_cuda=False)
+    @rule("L3")
     def test_nothing_is_called_once_shutdown_has_begun(self, subject: Subject) -> None:
-        self._run("end", subject)
+        run_program("end", self.as_said(subject))
 
-    @rule("L4", on_cuda=False)
+    @rule("L4")
     @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
     def test_a_forked_child_gets_an_error_and_calls_nothing(self, subject: Subject) -> None:
         if subject.traits.memory_kind is MemoryKind.HOST:
             pytest.skip("pageable memory of the host is the child's own copy")
-        self._run("fork", subject)
-
-    def _run(self, act: str, subject: Subject) -> None:
-        allocator = {
-            "name": self.allocator_name,
-            "options": dict(self.options),
-            "registers": self.allocator_factory is not None,
-            "reference": factory_reference(subject.plugin.factory),
-            "profile": subject.simulation.name.partition(":")[2],
-            "device": subject.device.alias,
-        }
-        run_program(act, allocator)
+        run_program("fork", self.as_said(subject))
 
 
 def _use_and_close(subject: Subject) -> None:
@@ -112,40 +91,3 @@ def _use_and_close(subject: Subject) -> None:
     if isinstance(calls.allocator, SupportsClose):
         calls.allocator.close()
     subject.forget(calls)
-
-
-def factory_reference(factory: Any) -> str:
-    """Return where another process finds a factory: in the file it was read from."""
-    file = getattr(sys.modules.get(factory.__module__), "__file__", None) or factory.__module__
-    module = factory.__module__ if Path(file).name == "__init__.py" else file
-    return f"{module}:{factory.__qualname__}"
-
-
-def run_program(act: str, allocator: dict[str, Any]) -> None:
-    """Run an act of the child program in a new process, and fail unless it ends well and silently."""
-    code, output, problems = end_of(act, allocator)
-    with _as_said(problems):
-        assert (code, problems) == (0, ""), problems or f"it ended with code {code}"
-        assert output == "done\n", f"it printed {output!r}"
-
-
-def _as_said(problems: str) -> AbstractContextManager[None]:
-    """Let a failure be of the rule that core named in the other process, if it named one."""
-    named = re.search(r"broke rule ([A-Z]\d+) of the allocator contract", problems)
-    return concerning(named[1]) if named else nullcontext()
-
-
-def end_of(act: str, allocator: dict[str, Any]) -> tuple[int, str, str]:
-    """Run an act in a new process; return its exit code, and what it wrote to standard output and standard error."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("ALLOTMENT_")}
-    environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
-    ended = subprocess.run(
-        [sys.executable, "-P", str(_PROGRAM), act, json.dumps(allocator)],
-        env=environment,
-        cwd=_PROGRAM.anchor,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    return ended.returncode, ended.stdout, ended.stderr

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from contextlib import ExitStack
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
@@ -17,6 +18,7 @@ from allotment.platform.simulated import SimulatedPlatform
 from allotment.registry import availability, build
 from allotment.selection import layers_before, stand_in
 from allotment.stream import stream_in_force
+from allotment.testing._ledger import outstanding
 from allotment.testing._memory import Memory
 from allotment.testing._rule import cannot_check
 
@@ -128,6 +130,10 @@ class Subject:
         if not isinstance(self.platform, SimulatedPlatform):
             cannot_check(f"only a simulated machine can show it, and {self.platform.name!r} is none")
         return self.platform
+
+    def outstanding(self) -> Counter[str]:
+        """Return what the simulated driver has handed out and not got back, by kind; a real one does not tell."""
+        return outstanding(self.platform.calls) if isinstance(self.platform, SimulatedPlatform) else Counter()
 
     @property
     def refusals(self) -> str:

@@ -13,8 +13,9 @@ import pytest
 
 from allotment.allocator import SupportsClose, SupportsTrim
 from allotment.device import ScopedDevice
+from allotment.testing._allocation import BEYOND
 from allotment.testing._fixtures import AllocatorFixtures
-from allotment.testing._ledger import ALLOCATIONS, FREES, outstanding
+from allotment.testing._ledger import ALLOCATIONS, FREES
 from allotment.testing._rule import concerning, rule
 from allotment.testing._watchdog import finish
 
@@ -98,6 +99,12 @@ class ThreadTests(AllocatorFixtures):
 
         self._try_pair_beside(subject, calls, lambda: calls.allocate(1000))
 
+    @rule("T2", "E1")
+    def test_a_request_beyond_the_machine_keeps_no_lock(self, subject: Subject) -> None:
+        calls = subject.bare()
+
+        self._try_pair_beside(subject, calls, lambda: calls.allocate(BEYOND))
+
     @rule("T2", on_cuda=False)
     def test_a_free_that_fails_keeps_no_lock(self, subject: Subject) -> None:
         calls = subject.bare()
@@ -127,13 +134,13 @@ class ThreadTests(AllocatorFixtures):
 
         finish([fail, pair], self.deadline)
 
-    @rule("T3", "A3", "L2", on_cuda=False)
+    @rule("T3", "A3", "L2")
     def test_a_finaliser_may_free_in_the_middle_of_a_call(self, subject: Subject) -> None:
-        held = outstanding(subject.simulation.calls)
+        held = subject.outstanding()
         with concerning("A3"):  # what goes wrong without a finaliser is no matter of one
             _interrupted_sequence(subject, _MOST_STEPS)
         with concerning("L2"):
-            assert outstanding(subject.simulation.calls) == held
+            assert subject.outstanding() == held
 
         def try_every_step() -> None:
             with _current(subject):
@@ -143,7 +150,7 @@ class ThreadTests(AllocatorFixtures):
 
         finish([try_every_step], self.deadline)
 
-        assert outstanding(subject.simulation.calls) == held
+        assert subject.outstanding() == held
 
 
 class _Claims:

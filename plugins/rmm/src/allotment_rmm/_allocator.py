@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn, cast
 
-from allotment import API_VERSION, Availability, InvalidPointerError, Reservation, get_device, get_stream
+from allotment import API_VERSION, Availability, InvalidPointerError, PlatformError, Reservation, get_device, get_stream
 from allotment_rmm._options import Resource, RmmOptions
 from allotment_rmm._resource import (
     HOW_TO_GET,
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 _REAL: Final = "cuda"
 """The name of the platform that RMM works on."""
+_OUT_OF_MEMORY: Final = "cudaErrorMemoryAllocation"
 
 
 class RmmAllocator:
@@ -55,6 +57,7 @@ class RmmAllocator:
     api_version: ClassVar = API_VERSION
     Options: ClassVar = RmmOptions
     traits: AllocatorTraits = RmmOptions().traits
+    exempt_from: ClassVar = {"E3": "RMM's resources ignore what the driver answers to a free, so that no failure shows"}
     follows_current_resource: ClassVar = False
     """Whether it draws from whatever is current in RMM; the bridge to RMM must not draw from it then."""
 
@@ -94,7 +97,10 @@ class RmmAllocator:
 
     def allocate_on(self, size_in_bytes: int, stream: Stream) -> int:
         """Return a block that work queued on ``stream`` from now on may use."""
-        ptr: int = self.resource.allocate(size_in_bytes, self._streams[stream.handle])
+        try:
+            ptr: int = self.resource.allocate(size_in_bytes, self._streams[stream.handle])
+        except MemoryError as error:
+            _raise_as_meant(error)
         return ptr
 
     def deallocate_on(self, ptr: int, size_in_bytes: int, stream: Stream) -> None:
@@ -167,7 +173,10 @@ class SharedAllocator(RmmAllocator):
         if not size_in_bytes:
             return 0
         resource, rmm_stream = current_resource(stream.device.ordinal), self._streams[stream.handle]
-        ptr: int = resource.allocate(size_in_bytes, rmm_stream)
+        try:
+            ptr: int = resource.allocate(size_in_bytes, rmm_stream)
+        except MemoryError as error:
+            _raise_as_meant(error)
         self._blocks[ptr] = resource, rmm_stream
         return ptr
 
@@ -198,3 +207,11 @@ class SharedAllocator(RmmAllocator):
     def deallocate(self, ptr: int, size_in_bytes: int) -> None:
         """Give a block back on the stream that it was allocated on."""
         self.deallocate_on(ptr, size_in_bytes, None)
+
+
+def _raise_as_meant(error: MemoryError) -> NoReturn:
+    """Raise the driver's failure that RMM tells of as a lack of memory, or the error itself if memory is what lacks."""
+    named = re.search(r"(cudaError\w+)(.*)", str(error))
+    if named is None or named[1] == _OUT_OF_MEMORY:
+        raise error
+    raise PlatformError(call="RMM", code=named[1], detail=named[2].strip()) from error
