@@ -162,13 +162,13 @@ def test_rmm_s_lack_of_memory_is_out_of_memory(rmm, sim):
         account.allocate(1000)
 
 
-@pytest.mark.parametrize("options", [{"resource": "cuda"}, None], ids=["its own", "the current one"])
-def test_another_failure_of_the_driver_is_told_as_it_is(rmm, sim, options):
-    account = get(**options) if options else al.get_allocator(al.utils.AllocatorRmm(), "cuda:0")
-    sim.fail("malloc", code="cudaErrorIllegalAddress")
+@pytest.mark.parametrize("chosen", [lambda: "rmm", al.utils.AllocatorRmm], ids=["by name", "as the guides do"])
+def test_another_failure_of_the_driver_is_told_as_it_is(rmm, sim, chosen):
+    with al.ScopedAllocator("cuda:0", chosen()):
+        sim.fail("malloc", code="cudaErrorIllegalAddress")
 
-    with pytest.raises(al.PlatformError, match="RMM failed: cudaErrorIllegalAddress"):
-        account.allocate(1000)
+        with pytest.raises(al.PlatformError, match="RMM failed: cudaErrorIllegalAddress"):
+            al.empty(1000, device="cuda:0")
 
 
 @pytest.mark.parametrize(("name", "is_capturable"), [("async", True), ("pool", False), ("cuda", False)])
