@@ -118,7 +118,7 @@ def output_of(run_script: Callable[..., subprocess.CompletedProcess[str]]) -> Ca
 
     def output(script: str, *options: str, status: int = 0, **environment: Any) -> list[str]:
         done = run_script(script, *options, **environment)
-        assert (done.returncode, done.stderr) == (status, "")
+        assert (done.returncode, done.stderr) == (status, ""), f"it ended with {done.returncode}:\n{done.stderr}"
         return done.stdout.splitlines()
 
     return output

@@ -287,7 +287,11 @@ for turn in range(3):
         with cp.cuda.Device(ordinal):
             arrays.append(cp.arange(1000) + turn)
 print(used("cuda:0"), used("cuda:1"), [array.device.id for array in arrays[:2]])
-print([int(array.sum()) for array in arrays] == [499500 + 1000 * (n // 2) for n in range(6)])
+sums = []
+for array in arrays:
+    with array.device:  # CuPy's sums look at no other device's memory
+        sums.append(int(array.sum()))
+print(sums == [499500 + 1000 * (n // 2) for n in range(6)])
 arrays.clear()
 gc.collect()
 print(used("cuda:0"), used("cuda:1"))

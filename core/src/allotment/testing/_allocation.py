@@ -6,14 +6,15 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from allotment.errors import PlatformError
+from allotment.errors import OutOfMemoryError
 from allotment.registry import check_instance
 from allotment.testing._fixtures import AllocatorFixtures
 from allotment.testing._ledger import outstanding_bytes
 from allotment.testing._rule import rule
 
 if TYPE_CHECKING:
-    from allotment.testing._subject import BareCalls, Subject
+    from allotment.layers.accounting import AccountedAllocator
+    from allotment.testing._subject import Subject
 
 SIZES: Final = (1, 3, 255, 256, 257, 4095, 4096, 4097, 65_536, 1_048_577)
 """Sizes around the boundaries that allocators round to, in bytes."""
@@ -81,20 +82,20 @@ class AllocationTests(AllocatorFixtures):
     def test_one_after_another_more_is_served_than_the_device_has(self, subject: Subject) -> None:
         if not subject.device.is_cuda:
             pytest.skip(f"memory of {self.allocator_name} is not the device's")
-        calls, total = subject.bare(), subject.device.total_memory
-        size, served = _largest_served(calls, total // 16), 0
+        account, total = subject.account(), subject.device.total_memory
+        size, served = _largest_served(account, total // 16), 0
 
         while served <= total:
-            calls.deallocate(calls.allocate(size), size)
+            account.deallocate(account.allocate(size), size)
             served += size
 
 
-def _largest_served(calls: BareCalls, size: int) -> int:
+def _largest_served(account: AccountedAllocator, size: int) -> int:
     """Return a size that is served: this one, or the half of it, and so on."""
     while True:
         try:
-            calls.deallocate(calls.allocate(size), size)
-        except (MemoryError, PlatformError):
+            account.deallocate(account.allocate(size), size)
+        except OutOfMemoryError:
             if size <= max(SIZES):
                 raise
             size //= 2
