@@ -281,19 +281,44 @@ print(account.statistics().reserved)
 def test_memory_is_that_of_the_current_device(lines_of, name):
     script = f"""
 al.install("cupy", allocator="{name}")
+
+def summed(array):
+    with array.device:
+        return int(array.sum())
+
 arrays = []
 for turn in range(3):
     for ordinal in (1, 0):
         with cp.cuda.Device(ordinal):
             arrays.append(cp.arange(1000) + turn)
 print(used("cuda:0"), used("cuda:1"), [array.device.id for array in arrays[:2]])
-sums = []
-for array in arrays:
-    with array.device:  # CuPy's sums look at no other device's memory
-        sums.append(int(array.sum()))
+sums = [summed(array) for array in arrays]
 print(sums == [499500 + 1000 * (n // 2) for n in range(6)])
 arrays.clear()
 gc.collect()
 print(used("cuda:0"), used("cuda:1"))
 """
     assert lines_of(script) == ["24000 24000 [1, 0]", "True", "0 0"]
+
+
+@pytest.mark.multi_gpu
+@pytest.mark.parametrize(
+    ("name", "grant"),
+    [
+        ("mempool", "al.set_mempool_access_enabled"),
+        ("caching", "al.set_peer_access_enabled"),
+        ("default", "al.set_peer_access_enabled"),
+    ],
+)
+def test_kernels_reach_memory_of_another_device_under_a_grant(lines_of, name, grant):
+    script = f"""
+import warnings
+warnings.simplefilter("ignore", cp.exceptions.PerformanceWarning)  # CuPy tells of each such kernel
+al.install("cupy", allocator="{name}")
+with cp.cuda.Device(1):
+    array = cp.arange(1000)
+{grant}("cuda:1", "cuda:0", True)
+with cp.cuda.Device(0):
+    print(int(array.sum()), int((array + 1).sum()))
+"""
+    assert lines_of(script) == ["499500 500500"]
