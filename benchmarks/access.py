@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import allotment as al
 from allotment.device import find_device
 from allotment.launching import _launch as steps
-from benchmarks.measurement import Budget, Comparison, compare
+from benchmarks.measurement import Budget, Comparison, Within, compare
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -73,19 +72,16 @@ def launches(where: str) -> Comparison:
     launch = partial(al.launch, kernel, 4, inputs, device=device)
     remove = al.register_kernel_adapter(_EmptyAdapter())
     try:
-        with _mode(Mode.RELAXED):
-            result = compare(
-                f"launch of a kernel that does nothing, {where}",
-                {"no modes": partial(_launch_without_modes, kernel, 4, inputs, device=device), "RELAXED": launch},
-                {"RELAXED": (Budget(at_most=1.05, reference="no modes"),)},
-            )
-        figures = [*result.figures]
-        for mode in (Mode.CHECKED, Mode.STRICT):
-            with _mode(mode):
-                figures += compare("", {mode.name: launch}).figures
+        return compare(
+            f"launch of a kernel that does nothing, {where}",
+            {
+                "no modes": partial(_launch_without_modes, kernel, 4, inputs, device=device),
+                **{mode.name: Within(partial(_mode, mode), launch) for mode in Mode},
+            },
+            {"RELAXED": (Budget(at_most=1.05, reference="no modes"),)},
+        )
     finally:
         remove()
-    return replace(result, figures=tuple(figures))
 
 
 def _launch_without_modes(

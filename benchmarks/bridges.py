@@ -21,7 +21,7 @@ def comparisons() -> Iterator[Comparison]:
     """Run all comparisons on a GPU; none where there is no GPU, and none of a library that is not there."""
     if not al.get_preferred_device().is_cuda:
         return
-    yield from bridged_arrays.comparisons()  # before anything else opens a context of Numba
+    yield from bridged_arrays.comparisons()
     missing: dict[str, str] = {}
     if cupy := imported("cupy", missing):
         for label, size in SIZES.items():

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from contextlib import contextmanager
+from functools import partial
 from statistics import median
 from typing import TYPE_CHECKING
 
 import allotment as al
 from allotment.layers.account import account
 from benchmarks.contenders import FreeList, cupy_pair, direct_pool_pair, imported, pair, torch_pair
-from benchmarks.measurement import Budget, Comparison, Figure, compare
+from benchmarks.measurement import Budget, Comparison, Figure, Within, compare
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from benchmarks.measurement import Timed
+
+OURS = "al.empty, Python free list"
 SIZES = {"256 B": 256, "1 MiB": 1 << 20, "64 MiB": 64 << 20}
 
 
@@ -63,36 +68,35 @@ def pool_pairs(device: al.Device, label: str, size: int) -> Comparison:
 
 def arrays(device: al.Device) -> Comparison:
     """Measure an array of 256 float32, made and dropped."""
-    free_list = al.ScopedAllocator(device, FreeList())
-
-    def from_free_list() -> None:
-        al.empty(256, "float32", device)
-
+    empty, free_list = partial(al.empty, 256, "float32", device), FreeList()
     missing: dict[str, str] = {}
-    contenders: dict[str, Callable[[], object]] = {"al.empty, mempool": lambda: al.empty(256, "float32", device)}
+    contenders: dict[str, Callable[[], object] | Timed] = {
+        OURS: Within(partial(_setting, device, free_list), empty),
+        f"{OURS} in a scope": Within(partial(al.ScopedAllocator, device, free_list), empty),
+        "al.empty, mempool": empty,
+    }
     if cupy := imported("cupy", missing):
         contenders["cupy.empty"] = lambda: cupy.empty(256, "float32")
     if torch := imported("torch", missing):
         contenders["torch.empty"] = lambda: torch.empty(256, dtype=torch.float32, device="cuda")
     if warp := imported("warp", missing):
         contenders["wp.empty"] = lambda: warp.empty(256, dtype=warp.float32, device="cuda:0")
-    budgets = (Budget(at_most=0.6, reference="cupy.empty"), Budget(at_most=0.5, reference="torch.empty"))
-    budgets += (Budget(at_most=0.12, reference="wp.empty"),) if "wp.empty" in contenders else ()
+    budgets = tuple(
+        Budget(at_most=at_most, reference=f"{peer}.empty")
+        for peer, at_most in (("cupy", 0.6), ("torch", 0.5), ("wp", 0.12))
+    )
+    return compare("array of 256 float32, created and destroyed", contenders, {OURS: budgets}, missing)
+
+
+@contextmanager
+def _setting(device: al.Device, allocator: al.Allocator) -> Iterator[None]:
+    """Let a device's arrays come from an allocator."""
     previous = device.setting
-    with free_list:
-        scoped = compare("", {"al.empty, Python free list in a scope": from_free_list})
-    al.set_device_allocator(device, FreeList())
+    al.set_device_allocator(device, allocator)
     try:
-        contenders["al.empty, Python free list"] = from_free_list
-        contenders.pop("al.empty, mempool")
-        result = compare(
-            "array of 256 float32, created and destroyed", contenders, {"al.empty, Python free list": budgets}, missing
-        )
+        yield
     finally:
         al.set_device_allocator(device, previous)
-    mempool = compare("", {"al.empty, mempool": lambda: al.empty(256, "float32", device)})
-    figures = (*result.figures, *scoped.figures, *mempool.figures)
-    return Comparison(title=result.title, figures=figures, budgets=result.budgets, missing=missing)
 
 
 def slices(device: al.Device) -> Comparison:

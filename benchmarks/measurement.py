@@ -6,10 +6,11 @@ import gc
 from dataclasses import dataclass
 from statistics import median
 from time import perf_counter_ns
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from contextlib import AbstractContextManager
 
 ROUNDS = 15
 ROUND_NS = 20_000_000
@@ -69,6 +70,46 @@ class Comparison:
         return next(figure.ns for figure in self.figures if figure.name == name)
 
 
+class Timed(Protocol):
+    """A contender that sees to its own timing."""
+
+    def time(self, times: int, /) -> int:
+        """Return the nanoseconds that ``times`` calls take."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Within:
+    """A contender that is timed inside a scope, which is entered for each round.
+
+    Parameters
+    ----------
+    scope
+        Makes the scope.
+    call
+        The call.
+    """
+
+    scope: Callable[[], AbstractContextManager[object]]
+    call: Callable[[], object]
+
+    def time(self, times: int) -> int:
+        """Return the nanoseconds that ``times`` calls take, after one that meets the scope first."""
+        with self.scope():
+            self.call()
+            return time_loop(self.call, times)
+
+
+@dataclass(frozen=True, slots=True)
+class _Here:
+    """A contender that is called as it is."""
+
+    call: Callable[[], object]
+
+    def time(self, times: int) -> int:
+        return time_loop(self.call, times)
+
+
 def time_loop(call: Callable[[], object], times: int) -> int:
     """Return the nanoseconds that ``times`` calls take."""
     rounds = range(times)
@@ -78,12 +119,12 @@ def time_loop(call: Callable[[], object], times: int) -> int:
     return perf_counter_ns() - start
 
 
-def calls_a_round(call: Callable[[], object]) -> int:
+def calls_a_round(contender: Callable[[], object] | Timed) -> int:
     """Return how many calls fill a round."""
-    times = 1
-    while time_loop(call, times) < ROUND_NS // 10:
+    timed, times = _timed(contender), 1
+    while timed.time(times) < ROUND_NS // 10:
         times *= 2
-    return max(1, times * ROUND_NS // max(time_loop(call, times), 1))
+    return max(1, times * ROUND_NS // max(timed.time(times), 1))
 
 
 def _nothing() -> None:
@@ -92,25 +133,37 @@ def _nothing() -> None:
 
 def compare(
     title: str,
-    contenders: Mapping[str, Callable[[], object]],
+    contenders: Mapping[str, Callable[[], object] | Timed],
     budgets: Mapping[str, tuple[Budget, ...]] | None = None,
     missing: Mapping[str, str] | None = None,
 ) -> Comparison:
-    """Time contenders in turn. The cost of the loop and of an empty call is taken off each."""
-    calls = {"": _nothing, **contenders}
-    times = {name: calls_a_round(call) for name, call in calls.items()}
-    samples: dict[str, list[float]] = {name: [] for name in calls}
+    """Time contenders in turn. The cost of the loop and of an empty call is taken off each.
+
+    Budgets of contenders and against references that could not run are left out.
+    """
+    timed = {name: _timed(contender) for name, contender in {"": _nothing, **contenders}.items()}
+    times = {name: calls_a_round(contender) for name, contender in timed.items()}
+    samples: dict[str, list[float]] = {name: [] for name in timed}
     gc.collect()
     gc.disable()
     try:
         for _ in range(ROUNDS):
-            for name, call in calls.items():
-                samples[name].append(time_loop(call, times[name]) / times[name])
+            for name, contender in timed.items():
+                samples[name].append(contender.time(times[name]) / times[name])
     finally:
         gc.enable()
     floor = median(samples.pop(""))
     figures = tuple(_figure(name, values, floor) for name, values in samples.items())
-    return Comparison(title=title, figures=figures, budgets=budgets or {}, missing=missing or {})
+    asked = {
+        name: tuple(budget for budget in given if budget.reference is None or budget.reference in contenders)
+        for name, given in (budgets or {}).items()
+        if name in contenders
+    }
+    return Comparison(title=title, figures=figures, budgets=asked, missing=missing or {})
+
+
+def _timed(contender: Callable[[], object] | Timed) -> Timed:
+    return contender if hasattr(contender, "time") else _Here(contender)
 
 
 def _figure(name: str, samples: list[float], floor: float) -> Figure:

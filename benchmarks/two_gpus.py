@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from statistics import median
 from time import perf_counter
 from typing import TYPE_CHECKING
@@ -12,7 +13,7 @@ import numpy as np
 
 import allotment as al
 from benchmarks.contenders import pair
-from benchmarks.measurement import Comparison, Figure, compare
+from benchmarks.measurement import Comparison, Within, compare
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -117,20 +118,19 @@ def speed(steps: list[tuple[al.Array, al.Array]]) -> float:
 
 
 def comparisons() -> Iterator[Comparison]:
-    """Time an allocation and a free with and without a grant to the other device, each state three times."""
+    """Time an allocation and a free with and without a grant to the other device."""
     if not are_there():
         return
     for name, scope in (("default", al.ScopedPeerAccess), ("mempool", al.ScopedMempoolAccess)):
         call = pair(al.get_allocator(name, SOURCE), 4 << 20)
-        found: dict[str, list[Figure]] = {"without": [], "with": []}
-        for _ in range(3):
-            for state, enable in (("without", False), ("with", True)):
-                with scope(SOURCE, TARGET, enable):
-                    found[state].extend(compare("", {f"{name}, {state} a grant": call}).figures)
-        figures = [sorted(each, key=lambda figure: figure.ns)[1] for each in found.values()]
-        ratio = figures[1].ns / figures[0].ns
-        title = f"allocate + deallocate 4 MiB of {name} memory under a grant: {ratio:.2f} ×"
-        yield Comparison(title=title, figures=tuple(figures), budgets={}, missing={})
+        contenders = {
+            f"{name}, {state} a grant": Within(partial(scope, SOURCE, TARGET, enable), call)
+            for state, enable in (("without", False), ("with", True))
+        }
+        found = compare("", contenders)
+        without, granted = (figure.ns for figure in found.figures)
+        title = f"allocate + deallocate 4 MiB of {name} memory under a grant: {granted / without:.2f} ×"
+        yield replace(found, title=title)
 
 
 def write_copies(found: list[Copy], folder: Path) -> None:
