@@ -17,7 +17,7 @@ from benchmarks.report import about_this_run, in_words
 import allotment as al
 
 ROOT = Path(__file__).parents[2]
-STATUSES = ("held", "not applicable", "not checked", "failed")
+STATUSES = ("held", "not applicable", "exempt", "not checked", "failed")
 INTRODUCTION = (
     "What `allotment check NAME` says of each allocator, on simulated machines and on the GPU: how many rules of the "
     "[contract](../reference/allocator-contract.md) hold, and of the others why they were not checked. Written by "

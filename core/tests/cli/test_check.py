@@ -46,6 +46,17 @@ def test_a_broken_rule_is_told_with_its_message_and_exit_code_1(run, install):
     assert "pytest --allotment-allocator=overstated" in result.stdout
 
 
+def test_a_rule_that_it_says_it_cannot_keep_is_told_with_its_reason(run, install):
+    install("overstated", OVERSTATED + "Plain.exempt_from = {'M2': 'it is beyond all memory'}", "Plain")
+    result = run("check", "overstated", "--platform", "sim:h200")
+
+    assert result.exit_code == 0
+    (row,) = (line for line in result.stdout.splitlines() if line.startswith("M2 "))
+    assert "exempt" in row
+    assert row.endswith("it is beyond all memory")
+    assert "keeps the rest of the contract: " in result.stdout
+
+
 def test_an_allocator_that_cannot_run_here_is_exit_code_1_too(run, plain):
     result = run("check", plain, "--platform", "host")
 

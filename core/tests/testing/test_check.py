@@ -77,6 +77,12 @@ def test_a_rule_that_the_declarations_exclude_does_not_apply_and_says_why():
     assert status_of(*given, *given) == (RuleStatus.NOT_APPLICABLE, ("it declares nothing",))
 
 
+def test_a_rule_that_the_allocator_cannot_keep_is_exempt_though_a_test_of_it_passes():
+    trials = trial("skipped", "exempt: it is too hard"), trial("passed")
+
+    assert status_of(*trials) == (RuleStatus.EXEMPT, ("it is too hard",))
+
+
 def test_a_rule_that_could_not_be_tried_is_not_checked_and_says_why():
     assert status_of(trial("skipped", "not checked: no CUDA device")) == (RuleStatus.NOT_CHECKED, ("no CUDA device",))
     assert status_of() == (RuleStatus.NOT_CHECKED, ("no test of it runs here",))

@@ -15,7 +15,7 @@ from allotment import platform as platforms
 from allotment import registry
 from allotment.errors import PlatformUnavailableError, PluginError, UnsupportedError
 from allotment.testing._fixtures import CUDA
-from allotment.testing._rule import NOT_CHECKED, RULES
+from allotment.testing._rule import EXEMPT, NOT_CHECKED, RULES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
@@ -30,6 +30,8 @@ class RuleStatus(Enum):
     """Its tests passed, as far as they apply."""
     NOT_APPLICABLE = "not applicable"
     """What the allocator declares takes it out of the rule's reach."""
+    EXEMPT = "exempt"
+    """The allocator says that it cannot keep it, and why."""
     NOT_CHECKED = "not checked"
     """It could not be tried here."""
     FAILED = "failed"
@@ -80,7 +82,7 @@ class RuleReport:
     passed
         How many trials passed.
     reasons
-        Why it does not apply or was not checked.
+        Why it does not apply, is not kept or was not checked.
     failures
         The trials that failed.
     """
@@ -198,24 +200,32 @@ def summed_up(trials: Iterable[Trial]) -> tuple[RuleReport, ...]:
 def _rule_report(rule: str, trials: list[Trial]) -> RuleReport:
     failures = tuple(trial for trial in trials if trial.outcome == "failed")
     passed = sum(trial.outcome == "passed" for trial in trials)
-    reasons = dict.fromkeys(trial.message for trial in trials if trial.outcome == "skipped")
-    duties = [reason for reason in reasons if not reason.startswith(NOT_CHECKED)]
+    reasons = _reasons(trial.message for trial in trials if trial.outcome == "skipped")
     if failures:
         status = RuleStatus.FAILED
+    elif RuleStatus.EXEMPT in reasons:
+        status = RuleStatus.EXEMPT
     elif passed:
         status = RuleStatus.HELD
     else:
-        status = RuleStatus.NOT_APPLICABLE if duties else RuleStatus.NOT_CHECKED
-    told = tuple(duties or (reason.removeprefix(NOT_CHECKED) for reason in reasons)) or ("no test of it runs here",)
-    idle = status in (RuleStatus.NOT_APPLICABLE, RuleStatus.NOT_CHECKED)
+        status = RuleStatus.NOT_APPLICABLE if RuleStatus.NOT_APPLICABLE in reasons else RuleStatus.NOT_CHECKED
+    told = reasons.get(status, ["no test of it runs here"] if status is RuleStatus.NOT_CHECKED else [])
     return RuleReport(
-        rule=rule,
-        title=RULES[rule],
-        status=status,
-        passed=passed,
-        reasons=told if idle else (),
-        failures=failures,
+        rule=rule, title=RULES[rule], status=status, passed=passed, reasons=tuple(told), failures=failures
     )
+
+
+def _reasons(messages: Iterable[str]) -> dict[RuleStatus, list[str]]:
+    """Return why tests were skipped, each reason once, by what it says of the rule."""
+    found: dict[RuleStatus, list[str]] = {}
+    for message in dict.fromkeys(messages):
+        begin = next((begin for begin in _MEANINGS if message.startswith(begin)), "")
+        found.setdefault(_MEANINGS.get(begin, RuleStatus.NOT_APPLICABLE), []).append(message.removeprefix(begin))
+    return found
+
+
+_MEANINGS: Final = {EXEMPT: RuleStatus.EXEMPT, NOT_CHECKED: RuleStatus.NOT_CHECKED}
+"""What a skipped test says of its rules, by how its reason begins."""
 
 
 def _trials(asked: Sequence[str], progress: Callable[[int, int], None]) -> Iterator[Trial]:

@@ -12,7 +12,7 @@ from allotment import registry
 from allotment.errors import PlatformUnavailableError
 from allotment.testing._child_process import factory_reference
 from allotment.testing._isolation import SharedScan, isolation, simulation
-from allotment.testing._rule import NOT_CHECKED, cannot_check, check_of
+from allotment.testing._rule import EXEMPT, NOT_CHECKED, cannot_check, check_of
 from allotment.testing._subject import Subject
 from allotment.testing._watchdog import watchdog
 
@@ -121,7 +121,7 @@ class AllocatorFixtures:
         """Return the plugin under test; skip a test of what it declares itself exempt from."""
         plugin = self.find_plugin()
         if (check := check_of(request.function)) and (reason := exemption(plugin, check.rules[0])):
-            pytest.skip(f"{plugin.name} declares itself exempt: {reason}")
+            pytest.skip(f"{EXEMPT}{reason}")
         return plugin
 
     @classmethod

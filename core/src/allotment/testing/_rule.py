@@ -144,6 +144,8 @@ def rule(
     return decorate
 
 
+EXEMPT: Final = "exempt: "
+"""How the reason of a skipped test begins whose rule the allocator says that it cannot keep."""
 NOT_CHECKED: Final = "not checked: "
 """How the reason of a skipped test begins that says nothing about the allocator, but what is missing to try it."""
 
