@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import gc
-import multiprocessing
 import sys
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.measurement import time_loop
+from benchmarks.process import TIME_LIMIT, PipedProcess
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from multiprocessing.connection import Connection
 
-TIME_LIMIT = 120
 
-
-class TimingProcess:
+class TimingProcess(PipedProcess):
     """The process as its maker sees it. It starts at once, and is idle between the rounds.
 
     Parameters
@@ -30,11 +28,7 @@ class TimingProcess:
     """
 
     def __init__(self, prepare: Callable[..., Mapping[str, Callable[[], object]]], *arguments: str) -> None:
-        context = multiprocessing.get_context("spawn")  # its maker may have begun CUDA
-        self._connection, theirs = context.Pipe()
-        self._process = context.Process(target=serve, args=(theirs, prepare, arguments), daemon=True)
-        self._process.start()
-        theirs.close()
+        super().__init__(serve, prepare, arguments)
 
     def wait_until_ready(self) -> None:
         """Wait until the calls are prepared.
@@ -69,14 +63,6 @@ class TimingProcess:
         if problem:
             raise RuntimeError(problem)
         return answer
-
-    def close(self) -> None:
-        """End the process."""
-        with suppress(OSError):
-            self._connection.send(None)
-        self._process.join(timeout=5)
-        self._process.kill()
-        self._connection.close()
 
 
 @contextmanager

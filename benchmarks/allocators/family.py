@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks.allocators.catalogue import find
 from benchmarks.allocators.cell import Cell, Outcome
+from benchmarks.process import PipedProcess
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -25,7 +26,7 @@ NOT_INITIALIZED = 3
 """What the driver answers before ``cuInit``."""
 
 
-class FamilyProcess:
+class FamilyProcess(PipedProcess):
     """The process as its maker sees it.
 
     Parameters
@@ -37,11 +38,7 @@ class FamilyProcess:
     """
 
     def __init__(self, family: Family, workloads: Iterable[str]) -> None:
-        context = multiprocessing.get_context("spawn")  # its maker may have begun CUDA
-        self._connection, theirs = context.Pipe()
-        self._process = context.Process(target=serve, args=(theirs, family, tuple(workloads)), name=family.name)
-        self._process.start()
-        theirs.close()
+        super().__init__(serve, family, tuple(workloads), name=family.name)
 
     def wait_until_ready(self) -> str:
         """Wait until all is imported, and return what is amiss; nothing if its children can be forked."""
@@ -61,14 +58,6 @@ class FamilyProcess:
             return trial.ended(Outcome.FAILED, f"the process of family {self._process.name!r} is gone")
         assert isinstance(found, Cell)
         return found
-
-    def close(self) -> None:
-        """End the process."""
-        with suppress(OSError):
-            self._connection.send(None)
-        self._process.join(timeout=5)
-        self._process.kill()
-        self._connection.close()
 
 
 def serve(connection: Connection, family: Family, workloads: tuple[str, ...]) -> None:
