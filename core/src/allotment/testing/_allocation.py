@@ -13,7 +13,6 @@ from allotment.testing._ledger import outstanding_bytes
 from allotment.testing._rule import rule
 
 if TYPE_CHECKING:
-    from allotment.layers.accounting import AccountedAllocator
     from allotment.testing._subject import Subject
 
 SIZES: Final = (1, 3, 255, 256, 257, 4095, 4096, 4097, 65_536, 1_048_577)
@@ -83,21 +82,14 @@ class AllocationTests(AllocatorFixtures):
         if not subject.device.is_cuda:
             pytest.skip(f"memory of {self.allocator_name} is not the device's")
         account, total = subject.account(), subject.device.total_memory
-        size, served = _largest_served(account, total // 16), 0
+        size, served = total // 16, 0
 
         while served <= total:
-            account.deallocate(account.allocate(size), size)
-            served += size
-
-
-def _largest_served(account: AccountedAllocator, size: int) -> int:
-    """Return a size that is served: this one, or the half of it, and so on."""
-    while True:
-        try:
-            account.deallocate(account.allocate(size), size)
-        except OutOfMemoryError:
-            if size <= max(SIZES):
-                raise
-            size //= 2
-        else:
-            return size
+            try:
+                account.deallocate(account.allocate(size), size)
+            except OutOfMemoryError:  # there is less of it, or others have it
+                if size <= max(SIZES):
+                    raise
+                size //= 2
+            else:
+                served += size
