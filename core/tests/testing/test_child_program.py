@@ -1,10 +1,11 @@
 """What runs in processes of its own. `test_wrong_allocators` shows the ends of processes; here are imports."""
 
 import sys
-from types import SimpleNamespace
+from types import FunctionType, SimpleNamespace
 
 import pytest
 
+from allotment import MemoryKind
 from allotment.testing._child_process import factory_reference, run_program
 from allotment.testing._child_program import watch
 from allotment.testing._subject import Subject
@@ -57,11 +58,29 @@ class Noisy:
     def help(self): ...
 
 
-def test_on_real_devices_the_methods_of_the_plugin_that_call_the_driver_are_heard():
+def heard_from(memory_kind, call):
     told, plugin, before = [], Noisy(), sys.getprofile()
+    account = SimpleNamespace(allocator=plugin, memory_kind=memory_kind)
+    watch(SimpleNamespace(name="cuda"), account, told.append)
+    try:
+        call(plugin)
+    finally:
+        sys.setprofile(before)
+    return told
 
-    watch(SimpleNamespace(name="cuda"), SimpleNamespace(allocator=plugin), told.append)
+
+def by_itself(plugin):
     plugin.close()
-    sys.setprofile(before)
 
-    assert told == ["close"]
+
+by_core = FunctionType(by_itself.__code__, {"__name__": "allotment.layers"})
+
+
+@pytest.mark.parametrize("call", [by_itself, by_core])
+def test_on_real_devices_the_methods_of_the_plugin_that_may_call_the_driver_are_heard(call):
+    assert heard_from(MemoryKind.CUDA_DEVICE, call) == ["close"]
+
+
+def test_of_memory_that_no_driver_knows_only_what_core_calls_is_heard():
+    assert heard_from(MemoryKind.HOST, by_itself) == []
+    assert heard_from(MemoryKind.HOST, by_core) == ["close"]

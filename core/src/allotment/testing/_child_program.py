@@ -69,16 +69,19 @@ def is_simulated(platform: Any) -> bool:
 def watch(platform: Any, account: Any, tell: Any) -> None:
     """Let ``tell`` hear of each later call of the driver, by its name.
 
-    Nobody can hear what a real driver is called for: there it hears of the methods of the plugin that call it.
+    Nobody can hear what a real driver is called for: there it hears of the plugin's methods in which it may be called,
+    and of memory that no driver knows, of those that core calls.
     """
     if is_simulated(platform):
         platform.mark_shutdown(tell)
         return
-    package = type(account.allocator).__module__.partition(".")[0]
+    plugin, has_driver = id(account.allocator), account.memory_kind.name != "HOST"
 
     def notice(frame: Any, event: str, _: Any) -> None:
         name = frame.f_code.co_name
-        if event == "call" and name in METHODS and frame.f_globals["__name__"].partition(".")[0] == package:
+        if event != "call" or name not in METHODS or id(frame.f_locals.get("self")) != plugin:
+            return
+        if has_driver or frame.f_back.f_globals["__name__"].partition(".")[0] == "allotment":
             tell(name)
 
     sys.setprofile(notice)
