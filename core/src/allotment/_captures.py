@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, Final
 
@@ -43,11 +44,10 @@ class Captures:
         Held while they change.
     """
 
-    __slots__ = ("_beside", "_platform", "_postponed", "lock", "on_devices", "on_host")
+    __slots__ = ("__dict__", "_platform", "_postponed", "lock", "on_devices", "on_host")
 
     def __init__(self, platform: Platform) -> None:
         self._platform = platform
-        self._beside: BesideCaptures | None = None
         self.lock = RenewedLock()  # reentrant: a collection may free within a free
         self._postponed: list[Callable[[], object]] = []
         self.on_devices: tuple[Capture, ...] = ()
@@ -172,12 +172,10 @@ class Captures:
         """Make a call that has nothing to do with captured work, as CUDA allows it in every mode."""
         return self.beside.call(call, *arguments) if self.on_devices else call(*arguments)
 
-    @property
+    @cached_property
     def beside(self) -> BesideCaptures:
         """What is asked of captures, and done beside them, also of those that nobody tells of."""
-        if self._beside is None:
-            self._beside = _beside_captures_on(self._platform)
-        return self._beside
+        return _beside_captures_on(self._platform)
 
 
 _DRIVER_FUNCTIONS: Final = (

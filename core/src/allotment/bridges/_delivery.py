@@ -235,11 +235,18 @@ class Delivery:
 
     def _give_back(self, account: AccountedAllocator, ptr: int, size: int, stream: Stream) -> bool:
         """Give a block back, or keep it; return whether it is gone."""
+        device = account.device
         try:
-            if (account.takes_streams and captured_unknown_to_us(stream)) or not self._is_ordered(account):
+            if device.is_retired or device.captures.on_devices:  # of which Allotment knows, and to which it sees itself
+                account.deallocate(ptr, size)
+                return True
+            beside = device.captures.beside
+            if (account.takes_streams and beside.is_captured(stream.handle, device.ordinal)) or not (
+                self.tells_streams or self._is_ordered(account)
+            ):
                 self._kept.appendleft((account, ptr, size, stream))
                 return False
-            _beside_captures(account.device, account.deallocate, ptr, size)
+            beside.call(account.deallocate, ptr, size)
         except BaseException as error:  # noqa: BLE001 - nothing leaves a finaliser
             _report(account, ptr, size, error)
         return True
@@ -249,9 +256,9 @@ class Delivery:
 
         None of them may be a non-blocking one.
         """
-        device = account.device
-        if self.tells_streams or not account.traits.stream_ordered or device.is_retired or device.is_capturing:
+        if not account.traits.stream_ordered:
             return True
+        device = account.device
         mark = self._marks.get(device)
         if mark is None:
             mark = self._marks[device] = device.platform.create_event(device.ordinal)
@@ -308,19 +315,13 @@ def _number(handle: int) -> int:
     return 0 if handle == LEGACY_STREAM else handle
 
 
-def _beside_captures(device: Device, call: Callable[..., Any], *arguments: object) -> Any:
-    """Make a call; a capture that another library makes in this thread, of which nobody tells, goes on."""
-    if device.is_retired or device.is_capturing:  # which Allotment sees to itself
-        return call(*arguments)
-    return device.captures.beside.call(call, *arguments)
-
-
 def captured_unknown_to_us(stream: Stream) -> bool:
     """Return whether a free on a stream would become part of a capture that Allotment is not told of, or end it."""
     device = stream.device
-    if device.is_retired or device.captures.on_devices:
+    captures = device.captures
+    if device.is_retired or captures.on_devices:
         return False
-    return device.captures.beside.is_captured(stream.handle, device.ordinal)
+    return captures.beside.is_captured(stream.handle, device.ordinal)
 
 
 def _report(account: AccountedAllocator, ptr: int, size: int, error: BaseException) -> None:
