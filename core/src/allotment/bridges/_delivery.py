@@ -241,9 +241,8 @@ class Delivery:
                 account.deallocate(ptr, size)
                 return True
             beside = device.captures.beside
-            if (account.takes_streams and beside.is_captured(stream.handle, device.ordinal)) or not (
-                self.tells_streams or self._is_ordered(account)
-            ):
+            is_captured = account.takes_streams and beside.is_captured(stream.handle, device.ordinal)
+            if is_captured or not (self.tells_streams or self._is_ordered(account)):
                 self._kept.appendleft((account, ptr, size, stream))
                 return False
             beside.call(account.deallocate, ptr, size)
