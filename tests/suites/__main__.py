@@ -88,19 +88,17 @@ class Run:
 
     def _begin(self, suite: Suite, way: Way) -> list[Future[Results]]:
         folder = suite.folder(self._scratch)
-        files = suite.select(folder, way)
-        parts = [tuple(files[start :: suite.shards]) for start in range(suite.shards)]
         shards = [
             Shard(
                 suite=suite,
                 way=way,
-                files=part,
+                files=files,
                 folder=folder,
                 scratch=self._scratch / suite.library / way.name / str(number),
                 shared=self._scratch,
+                turn=turn,
             )
-            for number, part in enumerate(parts)
-            if part
+            for number, (files, turn) in enumerate(suite.parts(folder, way))
         ]
         return [self._pool.submit(self._run, shard) for shard in shards]
 

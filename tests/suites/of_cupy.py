@@ -46,6 +46,7 @@ SUITE = Suite(
     ini="pyproject.toml",
     ways=(Way(allocator="mempool"), Way(allocator="caching")),
     shards=8,
+    divided={"tests/cupy_tests/core_tests/test_ndarray_reduction.py": 4},
     known=(
         Known(
             tests="*test_memory_hook.py::*",

@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
-JOURNAL, BRIDGE, DRAWS, SETTLED, ONLY, LEFT_OUT = (
-    f"SUITES_{name}" for name in ("JOURNAL", "BRIDGE", "DRAWS", "SETTLED", "ONLY", "LEFT_OUT")
+JOURNAL, BRIDGE, DRAWS, SETTLED, ONLY, LEFT_OUT, TURN = (
+    f"SUITES_{name}" for name in ("JOURNAL", "BRIDGE", "DRAWS", "SETTLED", "ONLY", "LEFT_OUT", "TURN")
 )
 """The names of environment variables: the journal's file, the bridge to install, whether the library draws from
-Allotment, files with the names of tests that are settled already and of those that alone are to be run, and patterns of
-those that are not."""
+Allotment, files with the names of tests that are settled already and of those that alone are to be run, patterns of
+those that are not, and which of how many processes with the same files this is."""
 
 
 class Journal:
@@ -43,14 +43,14 @@ class Recording:
         self._settled = _lines(environment.get(SETTLED))
         self._only = _lines(environment.get(ONLY))
         self._left_out = environment.get(LEFT_OUT, "").split()
+        self._turn, self._turns = map(int, environment.get(TURN, "0/1").split("/"))
         if self._bridge:
             _install(self._bridge)
 
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
         """Leave out what is settled, and what is not to be run."""
-        chosen = [item for item in items if self._is_chosen(item.nodeid)]
-        dropped = [item for item in items if not self._is_chosen(item.nodeid)]
-        config.hook.pytest_deselected(items=dropped)
+        chosen = {item: None for item in items[self._turn :: self._turns] if self._is_chosen(item.nodeid)}
+        config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
         items[:] = chosen
 
     def _is_chosen(self, test: str) -> bool:

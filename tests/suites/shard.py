@@ -84,6 +84,8 @@ class Shard:
         A folder that all parts of the run share, for what they compile.
     only
         The tests that are run; all if empty.
+    turn
+        Which of how many shards with the same files it is: each runs its part of their tests.
     """
 
     suite: Suite
@@ -93,6 +95,7 @@ class Shard:
     scratch: Path
     shared: Path
     only: tuple[str, ...] = ()
+    turn: tuple[int, int] = (0, 1)
 
     def run(self, limit: float) -> Results:
         """Run within a number of seconds."""
@@ -165,6 +168,7 @@ class Shard:
             plugin.JOURNAL: str(journal),
             plugin.SETTLED: str(_listed(self.scratch / "settled.txt", settled)),
             plugin.LEFT_OUT: " ".join(self.suite.tests_left_out),
+            plugin.TURN: "/".join(map(str, self.turn)),
         }
         if self.only:
             clean[plugin.ONLY] = str(_listed(self.scratch / "only.txt", self.only))

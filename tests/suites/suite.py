@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
 ROOT = Path(__file__).parents[2]
 STORE = ROOT / ".suites"
@@ -99,6 +99,8 @@ class Suite:
         Given the scratch folder, what modules are found in first.
     shards
         How many processes a way is spread over.
+    divided
+        Files that take longer than all that a process runs else: over how many processes their tests are spread.
     known
         The differences that are no faults.
     """
@@ -116,6 +118,7 @@ class Suite:
     with_bridge: Mapping[str, str] = field(default_factory=dict)
     paths: Callable[[Path], tuple[Path, ...]] = lambda _: ()
     shards: int = 4
+    divided: Mapping[str, int] = field(default_factory=dict)
     known: tuple[Known, ...] = ()
 
     def select(self, folder: Path, way: Way) -> list[Path]:
@@ -125,6 +128,15 @@ class Suite:
         if way.files:
             chosen &= {file for pattern in way.files for file in folder.glob(pattern)}
         return sorted(chosen - left, key=lambda file: (-file.stat().st_size, file))
+
+    def parts(self, folder: Path, way: Way) -> Iterator[tuple[tuple[Path, ...], tuple[int, int]]]:
+        """Yield the files of each process that runs a part of a way, and which of how many with these files it is."""
+        divided = {folder / name: number for name, number in self.divided.items()}
+        files = self.select(folder, way)
+        for file in filter(divided.__contains__, files):
+            yield from (((file,), (turn, divided[file])) for turn in range(divided[file]))
+        whole = [file for file in files if file not in divided]
+        yield from ((tuple(whole[start :: self.shards]), (0, 1)) for start in range(min(self.shards, len(whole))))
 
     @property
     def tests_left_out(self) -> tuple[str, ...]:

@@ -36,21 +36,45 @@ def suite(tmp_path):
 def run(tmp_path):
     """Return a function that runs a suite without a bridge and returns what became of each test."""
 
-    def run(suite, limit=60.0, only=()):
+    def run(suite, limit=60.0, only=(), turn=(0, 1)):
         folder = suite.folder(tmp_path)
         shard = Shard(
             suite=suite,
             way=Way(),
             files=tuple(suite.select(folder, Way())),
             folder=folder,
-            scratch=tmp_path / "scratch",
+            scratch=tmp_path / f"scratch-{turn[0]}",
             shared=tmp_path,
             only=only,
+            turn=turn,
         )
         found = shard.run(limit)
         return {test: result.outcome for test, result in found.tests.items()}, found.problems
 
     return run
+
+
+def test_a_file_is_divided_test_by_test(suite, run):
+    made = suite("".join(f"def test_{name}(): pass\n" for name in "abcde"))
+
+    halves = [run(made, turn=(turn, 2))[0].keys() for turn in range(2)]
+
+    assert [[name[-1] for name in half] for half in halves] == [["a", "c", "e"], ["b", "d"]]
+
+
+def test_what_takes_longest_has_processes_of_its_own(suite, tmp_path):
+    made = suite(shards=2, divided={"test_b.py": 2, "test_absent.py": 3})
+    for name in "bcd":
+        (tmp_path / "suite" / f"test_{name}.py").write_text("")
+
+    parts = [([file.name for file in files], turn) for files, turn in made.parts(tmp_path / "suite", Way())]
+
+    assert parts == [
+        (["test_b.py"], (0, 2)),
+        (["test_b.py"], (1, 2)),
+        (["test_a.py", "test_d.py"], (0, 1)),
+        (["test_c.py"], (0, 1)),
+    ]
 
 
 def test_each_test_ends_as_it_does(suite, run):
