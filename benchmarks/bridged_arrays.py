@@ -32,7 +32,7 @@ def numba_arrays() -> Iterator[Comparison]:
     """Measure ``cuda.device_array``, made and dropped: a process for each, for Numba keeps what its context has."""
     missing: dict[str, str] = {}
     if not imported("numba", missing):
-        yield compare("arrays of Numba", {}, missing=missing)
+        yield Comparison(title="arrays of Numba", figures=(), budgets={}, missing=missing)
         return
     contenders = {f"Numba from al {supplier}": (supplier,) for supplier in SUPPLIERS}
     with started(prepare_numba, contenders | {_own("Numba"): ("",)}, missing) as processes:
@@ -56,7 +56,7 @@ def warp_arrays() -> Iterator[Comparison]:
     missing: dict[str, str] = {}
     warp: Any = imported("warp", missing)
     if not warp:
-        yield compare("arrays of Warp", {}, missing=missing)
+        yield Comparison(title="arrays of Warp", figures=(), budgets={}, missing=missing)
         return
     warp.config.log_level = 30
     free_list = FreeList()
@@ -66,7 +66,12 @@ def warp_arrays() -> Iterator[Comparison]:
             "Warp, a free list in Python without checks": Within(partial(_given, warp, free_list), make)
         }
         for supplier in SUPPLIERS:
-            contenders[f"Warp from al {supplier}"] = Within(partial(drawing, "warp", supplier), make)
+            name, scope = f"Warp from al {supplier}", partial(drawing, "warp", supplier)
+            try:
+                with scope():
+                    contenders[name] = Within(scope, make)
+            except al.BridgeError as error:
+                missing[name] = error.cause
         yield _compare("Warp", label, contenders | {_own("Warp"): Within(nullcontext, make)}, missing)
 
 
