@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import allotment as al
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
     from benchmarks.measurement import Budget, Comparison
@@ -76,6 +76,15 @@ def write(comparisons: Sequence[Comparison], folder: Path, name: str) -> Path:
     page = folder / f"{name}.md"
     page.write_text(_page(about, comparisons, name))
     return page
+
+
+def page_with_table(
+    title: str, introduction: str, where: str, columns: Sequence[str], rows: Iterable[str], rest: Iterable[str]
+) -> str:
+    """Return a page that begins with a table, whose first two columns are text and whose others are numbers."""
+    lines = [f"# {title}", "", introduction, "", where, ""]
+    lines += [f"| {' | '.join(columns)} |", "|---|---|" + (len(columns) - 2) * "---:|", *rows, "", *rest]
+    return "\n".join(lines).rstrip() + "\n"
 
 
 def _page(about: dict[str, Any], comparisons: Sequence[Comparison], name: str) -> str:

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from benchmarks.report import about_this_run, in_words
+from benchmarks.report import about_this_run, in_words, page_with_table
 
 import allotment as al
 
@@ -66,21 +66,8 @@ def counts_of(report: dict[str, Any]) -> Counter[str]:
 
 def page_of(reports: list[dict[str, Any]], where: str) -> str:
     """Return the page."""
-    return "\n".join(
-        [
-            "# The allocators, rule by rule",
-            "",
-            INTRODUCTION,
-            "",
-            where,
-            "",
-            f"| {' | '.join(COLUMNS)} |",
-            "|---|---|" + len(STATUSES) * "---:|",
-            *(row_of(report) for report in reports),
-            "",
-            *(line for report in reports for line in section_of(report)),
-        ]
-    )
+    rest = (line for report in reports for line in section_of(report))
+    return page_with_table("The allocators, rule by rule", INTRODUCTION, where, COLUMNS, map(row_of, reports), rest)
 
 
 def row_of(report: dict[str, Any]) -> str:

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.report import about_this_run, in_words
+from benchmarks.report import about_this_run, in_words, page_with_table
 from tests.suites.comparison import OUTCOMES
 
 if TYPE_CHECKING:
@@ -43,20 +43,9 @@ def write(folder: Path, comparisons: Sequence[Comparison], seconds: float) -> Pa
 
 def page_of(comparisons: Sequence[Comparison], where: str) -> str:
     """Return the page."""
-    lines = [
-        "# The libraries' own tests",
-        "",
-        INTRODUCTION,
-        "",
-        where,
-        "",
-        f"| {' | '.join(COLUMNS)} |",
-        "|---|---|" + (len(COLUMNS) - 2) * "---:|",
-        *(row for each in comparisons for row in rows_of(each)),
-        "",
-        *(line for each in comparisons for line in section_of(each)),
-    ]
-    return "\n".join(lines).rstrip() + "\n"
+    rows = (row for each in comparisons for row in rows_of(each))
+    rest = (line for each in comparisons for line in section_of(each))
+    return page_with_table("The libraries' own tests", INTRODUCTION, where, COLUMNS, rows, rest)
 
 
 def rows_of(comparison: Comparison) -> list[str]:
