@@ -44,8 +44,6 @@ class Captures:
         Held while they change.
     """
 
-    __slots__ = ("__dict__", "_platform", "_postponed", "lock", "on_devices", "on_host")
-
     def __init__(self, platform: Platform) -> None:
         self._platform = platform
         self.lock = RenewedLock()  # reentrant: a collection may free within a free
