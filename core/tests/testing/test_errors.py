@@ -14,7 +14,7 @@ def test_no_kernel_faults_where_mps_shares_the_devices(monkeypatch, tmp_path, ha
     monkeypatch.setenv("CUDA_MPS_PIPE_DIRECTORY", str(tmp_path if has_server else tmp_path / "absent"))
     monkeypatch.setattr("allotment.testing._errors.run_program", lambda act, _: faulted.append(act))
     subject = SimpleNamespace(platform=SimpleNamespace(name="cuda", device_count=lambda: 1))
-    suite = type("Suite", (ErrorTests,), {"as_said": lambda _self, _subject: {}})()
+    suite = type("Suite", (ErrorTests,), {"told_of": lambda _self, _subject: {}})()
 
     with pytest.raises(pytest.skip.Exception, match="MPS shares the devices") if has_server else nullcontext():
         suite.test_after_a_kernel_that_faulted_no_failure_is_hidden(subject)

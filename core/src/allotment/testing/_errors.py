@@ -14,7 +14,7 @@ from allotment.errors import OutOfMemoryError, PlatformError
 from allotment.testing._allocation import BEYOND
 from allotment.testing._child_process import run_program
 from allotment.testing._fixtures import CUDA, AllocatorFixtures
-from allotment.testing._ledger import ALLOCATIONS, FREES, outstanding, outstanding_bytes
+from allotment.testing._ledger import ALLOCATIONS, FREES, outstanding_bytes
 from allotment.testing._memory import pattern
 from allotment.testing._rule import cannot_check, rule
 from allotment.units import MAX_BYTES
@@ -99,7 +99,7 @@ class ErrorTests(AllocatorFixtures):
     @rule("E2", on_cuda=False)
     def test_a_call_that_fails_leaves_nothing_behind(self, subject: Subject) -> None:
         for name, nth in _driver_calls(subject):
-            held = outstanding(subject.simulation.calls)
+            held = subject.outstanding()
             subject.simulation.fail(name, nth=nth, code=_UNKNOWN)
             calls = None
             try:
@@ -109,7 +109,7 @@ class ErrorTests(AllocatorFixtures):
                 pass
             _finish(subject, calls)
 
-            assert outstanding(subject.simulation.calls) == held, f"after call {nth} of {name} failed"
+            assert subject.outstanding() == held, f"after call {nth} of {name} failed"
 
     @rule("E2")
     def test_a_request_beyond_the_machine_leaves_what_is_held_as_it_was(self, subject: Subject) -> None:
@@ -156,7 +156,7 @@ class ErrorTests(AllocatorFixtures):
             cannot_check("no CUDA device, whose kernel could fault")
         if subject.platform.name == CUDA and _is_shared_by_mps():
             cannot_check("MPS shares the devices, and a kernel that faults would end the processes of others")
-        run_program("fault", self.as_said(subject))
+        run_program("fault", self.told_of(subject))
 
     @rule("E3", on_cuda=False)
     def test_a_trim_that_fails_raises_and_loses_nothing(self, subject: Subject) -> None:

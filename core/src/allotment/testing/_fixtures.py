@@ -120,7 +120,7 @@ class AllocatorFixtures:
     def plugin(self, request: pytest.FixtureRequest, platform: Platform) -> Plugin:  # noqa: ARG002 - in force first
         """Return the plugin under test; skip a test of what it declares itself exempt from."""
         plugin = self.find_plugin()
-        if (check := check_of(request.function)) and (reason := exemption(plugin, check.rules[0])):
+        if (check := check_of(request.function)) and (reason := exempt_from(plugin).get(check.rules[0])):
             pytest.skip(f"{EXEMPT}{reason}")
         return plugin
 
@@ -156,7 +156,7 @@ class AllocatorFixtures:
         return subject
 
     @classmethod
-    def as_said(cls, subject: Subject) -> dict[str, Any]:
+    def told_of(cls, subject: Subject) -> dict[str, Any]:
         """Return what another process is told of the allocator under test, as JSON has it."""
         factory = subject.plugin.factory
         return {
@@ -169,10 +169,10 @@ class AllocatorFixtures:
         }
 
 
-def exemption(plugin: Plugin, rule: str) -> str | None:
-    """Return why a plugin says that it need not keep a rule; ``None`` if it says nothing of the kind."""
-    reason: str | None = getattr(plugin.factory, "exempt_from", {}).get(rule)
-    return reason
+def exempt_from(plugin: Plugin) -> Mapping[str, str]:
+    """Return the rules that a plugin says it cannot keep, each with the reason."""
+    found: Mapping[str, str] = getattr(plugin.factory, "exempt_from", {})
+    return found
 
 
 @contextmanager

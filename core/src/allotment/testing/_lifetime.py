@@ -72,14 +72,14 @@ class LifetimeTests(AllocatorFixtures):
 
     @rule("L3")
     def test_nothing_is_called_once_shutdown_has_begun(self, subject: Subject) -> None:
-        run_program("end", self.as_said(subject))
+        run_program("end", self.told_of(subject))
 
     @rule("L4")
     @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
     def test_a_forked_child_gets_an_error_and_calls_nothing(self, subject: Subject) -> None:
         if subject.traits.memory_kind is MemoryKind.HOST:
             pytest.skip("pageable memory of the host is the child's own copy")
-        run_program("fork", self.as_said(subject))
+        run_program("fork", self.told_of(subject))
 
 
 def _use_and_close(subject: Subject) -> None:

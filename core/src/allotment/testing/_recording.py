@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _DECLARED: Final = ("memory_kind", "deallocate_requires_context_guard", "pool_handle")
-_METHODS: Final = (
+METHODS: Final = (
     "allocate",
     "deallocate",
     "allocate_on",
@@ -21,6 +21,7 @@ _METHODS: Final = (
     "set_peer_access",
     "close",
 )
+"""The methods of an allocator that may call the driver."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +69,7 @@ class RecordingAllocator:
         for name in _DECLARED:
             if hasattr(allocator, name):
                 setattr(self, name, getattr(allocator, name))
-        for name in _METHODS:
+        for name in METHODS:
             if hasattr(allocator, name):
                 setattr(self, name, self._recorded(name, getattr(allocator, name)))
 
