@@ -95,6 +95,7 @@ def run_script(tmp_path: Path, surroundings: Surroundings) -> Callable[..., subp
     clean = {name: value for name, value in os.environ.items() if not name.startswith(surroundings.hidden)}
     clean |= {"XDG_CONFIG_HOME": str(tmp_path), "HOME": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
     clean |= surroundings.variables
+    clean.pop("PYTHONUNBUFFERED", None)  # as users have it: what a script prints before it forks is in both processes
 
     def run(
         script: str, *options: str, timeout: float = surroundings.timeout, **environment: str

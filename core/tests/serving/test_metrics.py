@@ -252,7 +252,7 @@ def test_a_forked_child_serves_nothing_and_does_not_keep_the_port(output_of):
             os._exit(0)
         server.close()
         with al.serve_metrics(server.port) as again:   # the child lives, and holds no socket of it
-            print(again.port == server.port)
+            print(again.port == server.port, flush=True)
         os.write(writing, b"x")
         os.waitpid(child, 0)
         server = al.serve_metrics(0)
